@@ -1,0 +1,25 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kopf-go/kopf/internal/body"
+)
+
+func parse(t testing.TB, raw string) *body.Body {
+	t.Helper()
+	b, err := body.Parse([]byte(raw))
+	if err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	return b
+}
+
+var full = Record{
+	Started: time.Date(2026, 11, 30, 1, 32, 58, 834105000, time.UTC),
+	Stopped: time.Date(2026, 11, 30, 1, 32, 59, 0, time.UTC),
+	Delayed: time.Date(2026, 11, 30, 1, 33, 58, 834161000, time.UTC),
+	Purpose: "create", Retries: 3, Success: true, Message: "Not \"ready\" ü.",
+	Subrefs: []string{"p/a", "p/b"}, Digest: "0123456789abcdef",
+}

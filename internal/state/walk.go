@@ -1,0 +1,286 @@
+package state
+
+import (
+	"bytes"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// walker goes through bytes that are known to be valid JSON, without checking them
+// again. On bytes that are not, it yields nonsense, but neither panics nor loops.
+type walker struct {
+	src  []byte
+	pos  int
+	name []byte // of the current member: raw, possibly escaped, without quotes
+}
+
+// kind returns the first byte of the next value, or 0 at the end.
+func (w *walker) kind() byte {
+	for w.pos < len(w.src) {
+		switch c := w.src[w.pos]; c {
+		case ' ', '\t', '\n', '\r':
+			w.pos++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// member moves on to the value of the next member of the object that the walker is
+// at the beginning of or inside of, and sets name. The value is then to be consumed
+// with skip, raw, copy or another walk. It returns false, with the object consumed,
+// when there are no more members, and if there is no object.
+func (w *walker) member() bool {
+	c := w.kind()
+	if c == '{' || c == ',' {
+		w.pos++
+		c = w.kind()
+	}
+	if c == '}' {
+		w.pos++
+	}
+	if c != '"' {
+		return false
+	}
+	start := w.pos + 1
+	w.skipString()
+	w.name = w.src[start:max(start, w.pos-1)]
+	if w.kind() == ':' {
+		w.pos++
+	}
+	return w.kind() != 0
+}
+
+// skip consumes a value.
+func (w *walker) skip() {
+	switch w.kind() {
+	case '"':
+		w.skipString()
+	case '{', '[':
+		depth := 0
+		for w.pos < len(w.src) {
+			switch w.src[w.pos] {
+			case '"':
+				w.skipString()
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				depth--
+			}
+			w.pos++
+			if depth == 0 {
+				return
+			}
+		}
+	default:
+		w.literal()
+	}
+}
+
+// raw consumes a value and returns its bytes as they are.
+func (w *walker) raw() []byte {
+	w.kind()
+	start := w.pos
+	w.skip()
+	return w.src[start:w.pos]
+}
+
+// literal consumes a number, true, false or null, and returns it.
+func (w *walker) literal() []byte {
+	w.kind()
+	start := w.pos
+	for w.pos < len(w.src) {
+		switch w.src[w.pos] {
+		case ',', '}', ']', ':', ' ', '\t', '\n', '\r', '"', '{', '[':
+			if w.pos == start {
+				w.pos++ // not valid JSON; go on all the same
+			}
+			return w.src[start:w.pos]
+		}
+		w.pos++
+	}
+	return w.src[start:]
+}
+
+func (w *walker) skipString() {
+	src, i := w.src, w.pos+1
+	for i < len(src) {
+		c := src[i]
+		if c == '"' {
+			w.pos = i + 1
+			return
+		}
+		if c == '\\' {
+			i++
+		}
+		i++
+	}
+	w.pos = len(src)
+}
+
+// copy consumes a value and appends it in the form in which Python writes it: no
+// white space, ASCII only, numbers as they are (B.3.1, B.4).
+func (w *walker) copy(dst []byte) []byte {
+	switch w.kind() {
+	case '"':
+		return w.copyString(dst)
+	case '{', '[':
+	default:
+		return append(dst, w.literal()...)
+	}
+	depth, from := 0, w.pos
+	for w.pos < len(w.src) {
+		switch c := w.src[w.pos]; {
+		case c == '"':
+			dst = append(dst, w.src[from:w.pos]...)
+			dst = w.copyString(dst)
+			from = w.pos
+			continue
+		case c == '{', c == '[':
+			depth++
+		case c == '}', c == ']':
+			depth--
+			if depth == 0 {
+				w.pos++
+				return append(dst, w.src[from:w.pos]...)
+			}
+		case c <= ' ':
+			dst = append(dst, w.src[from:w.pos]...)
+			from = w.pos + 1
+		}
+		w.pos++
+	}
+	return append(dst, w.src[from:w.pos]...)
+}
+
+// copyString consumes a string and appends it.
+func (w *walker) copyString(dst []byte) []byte {
+	dst, w.pos = copyText(append(dst, '"'), w.src, w.pos+1)
+	w.pos = min(w.pos+1, len(w.src))
+	return append(dst, '"')
+}
+
+// copyText appends the inside of a string, which starts at i, and returns where it
+// ends: at the closing quote or at the end of src. The escapes are those of
+// Python's json, which escapes everything outside of printable ASCII and nothing
+// else, whatever came in: Go's API server writes <, > and & as \u003c and so on,
+// and other characters raw.
+func copyText(dst, src []byte, i int) ([]byte, int) {
+	from := i
+	for i < len(src) {
+		c := src[i]
+		if plain[c] {
+			i++
+			continue
+		}
+		if c == '"' {
+			break
+		}
+		if c == '\\' && i+1 < len(src) && src[i+1] != 'u' && src[i+1] != '/' {
+			i += 2 // one of \" \\ \b \f \n \r \t, the same for both
+			continue
+		}
+		dst = append(dst, src[from:i]...)
+		switch {
+		case c != '\\':
+			r, size := utf8.DecodeRune(src[i:])
+			dst = appendRune(dst, r)
+			i += size
+		case i+6 <= len(src) && src[i+1] == 'u':
+			// Half of a surrogate pair is taken by itself: Python escapes halves.
+			dst = appendUnit(dst, hexUnit(src[i+2:i+6]))
+			i += 6
+		case i+2 <= len(src) && src[i+1] == '/':
+			dst = append(dst, '/')
+			i += 2
+		default: // not valid JSON
+			i = len(src)
+		}
+		from = i
+	}
+	return append(dst, src[from:i]...), i
+}
+
+// plain are the bytes which stand for themselves in Python's JSON strings.
+var plain = func() (t [256]bool) {
+	for c := ' '; c <= '~'; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
+// appendString appends a Go string as Python's json.dumps would write it.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := 0; i < len(s); {
+		if plain[s[i]] {
+			dst = append(dst, s[i])
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		dst = appendRune(dst, r)
+		i += size
+	}
+	return append(dst, '"')
+}
+
+func appendRune(dst []byte, r rune) []byte {
+	if r <= 0xffff {
+		return appendUnit(dst, uint16(r))
+	}
+	high, low := utf16.EncodeRune(r)
+	return appendUnit(appendUnit(dst, uint16(high)), uint16(low))
+}
+
+// appendUnit appends one UTF-16 unit of a string.
+func appendUnit(dst []byte, u uint16) []byte {
+	const digits = "0123456789abcdef"
+	switch u {
+	case '"', '\\':
+		return append(dst, '\\', byte(u))
+	case '\b':
+		return append(dst, `\b`...)
+	case '\f':
+		return append(dst, `\f`...)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	if u < 0x80 && plain[u] {
+		return append(dst, byte(u))
+	}
+	return append(dst, '\\', 'u', digits[u>>12], digits[u>>8&15], digits[u>>4&15], digits[u&15])
+}
+
+func hexUnit(digits []byte) (u uint16) {
+	for _, c := range digits {
+		u <<= 4
+		switch {
+		case '0' <= c && c <= '9':
+			u |= uint16(c - '0')
+		case 'a' <= c && c <= 'f':
+			u |= uint16(c-'a') + 10
+		case 'A' <= c && c <= 'F':
+			u |= uint16(c-'A') + 10
+		}
+	}
+	return u
+}
+
+// plainName returns what a raw name stands for.
+func plainName(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw
+	}
+	quoted := append(append([]byte{'"'}, raw...), '"')
+	text, _ := jsontext.AppendUnquote(nil, quoted) // half a surrogate pair becomes U+FFFD
+	return text
+}
