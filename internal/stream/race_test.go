@@ -1,0 +1,6 @@
+//go:build race
+
+package stream
+
+// raceDetector says that memory is not worth measuring, and time is short.
+const raceDetector = true
