@@ -1,0 +1,69 @@
+// Package misuse holds calls that must not compile. Each line with an error ends in
+// a comment that says what the compiler is to complain about.
+package misuse
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/on"
+)
+
+func change(context.Context, *kopf.Change[*appsv1.Deployment]) error            { return nil }
+func field(context.Context, *kopf.FieldChange[*appsv1.Deployment, int32]) error { return nil }
+func event(context.Context, *kopf.Event[*appsv1.Deployment]) error              { return nil }
+func byValue(context.Context, *kopf.Change[appsv1.Deployment]) error            { return nil } // does not satisfy
+func list(context.Context, *kopf.Change[*appsv1.DeploymentList]) error          { return nil } // does not satisfy
+func noContext(*kopf.Change[*appsv1.Deployment]) error                          { return nil }
+func noError(context.Context, *kopf.Change[*appsv1.Deployment])                 {}
+func result(context.Context, *kopf.Change[*appsv1.Deployment]) (any, error)     { return nil, nil }
+func snapshot(context.Context, *kopf.Snapshot[*appsv1.Deployment]) bool         { return true }
+func accessor(d *appsv1.Deployment) *int32                                      { return d.Spec.Replicas }
+func noAccessor(d *appsv1.Deployment) int32                                     { return *d.Spec.Replicas }
+func edit(c *kopf.Change[*appsv1.Deployment], f func(*corev1.Pod)) {
+	c.Patch.Apply(f) // *"k8s.io/api/apps/v1".Deployment
+}
+
+func right() {
+	on.Create(change, on.Field("spec.replicas"), on.Value(3), on.When(snapshot), on.Retries(1), on.ID("a"))
+	on.Update(change, on.FieldOf(accessor), on.Old(1), on.New(2))
+	on.Delete(change, on.Optional())
+	on.Resume(change, on.Deleted())
+	on.FieldChange("spec.replicas", field, on.Old(1), on.New(2), on.Backoff(0))
+	on.Event(event, on.Path("spec"), on.Param(1))
+}
+
+func wrong() {
+	on.Create(change, on.Old(1))                                 // CreateOption
+	on.Create(change, on.New(1))                                 // CreateOption
+	on.Create(change, on.Optional())                             // CreateOption
+	on.Create(change, on.Deleted())                              // CreateOption
+	on.Update(change, on.Optional())                             // UpdateOption
+	on.Update(change, on.Deleted())                              // UpdateOption
+	on.Delete(change, on.Deleted())                              // DeleteOption
+	on.Delete(change, on.Old(1))                                 // DeleteOption
+	on.Resume(change, on.Optional())                             // ResumeOption
+	on.Resume(change, on.New(1))                                 // ResumeOption
+	on.Event(event, on.Retries(1))                               // EventOption
+	on.Event(event, on.Timeout(1))                               // EventOption
+	on.Event(event, on.Backoff(1))                               // EventOption
+	on.Event(event, on.Errors(on.Permanent))                     // EventOption
+	on.Event(event, on.Old(1))                                   // EventOption
+	on.Event(event, on.Optional())                               // EventOption
+	on.FieldChange("spec.replicas", field, on.Field("spec"))     // FieldChangeOption
+	on.FieldChange("spec.replicas", field, on.Path("spec"))      // FieldChangeOption
+	on.FieldChange("spec.replicas", field, on.FieldOf(accessor)) // FieldChangeOption
+	on.FieldChange("spec.replicas", field, on.Optional())        // FieldChangeOption
+	on.Create(event)                                             // typed".Change[
+	on.Event(change)                                             // typed".Event[
+	on.FieldChange("spec.replicas", change)                      // FieldChange
+	on.Create(noContext)                                         // func(context.Context
+	on.Create(noError)                                           // func(context.Context
+	on.Create(result)                                            // func(context.Context
+	on.FieldOf(noAccessor)                                       // func(T) *V
+	on.In("registry")                                            // registry.Registry
+	on.Create[*corev1.Pod](change)                               // Change[*"k8s.io/api/core/v1".Pod]
+}
