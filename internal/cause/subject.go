@@ -1,0 +1,154 @@
+package cause
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kopf-go/kopf/diff"
+	"github.com/kopf-go/kopf/filters"
+	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
+)
+
+// Subject is an object as filters look at it.
+type Subject struct {
+	Body     *body.Body
+	Old, New *state.Essence // nil in Old: never handled; nil in both: look at the whole body
+	Resource schema.GroupVersionResource
+	Log      *slog.Logger
+}
+
+// PreMatches tells whether the object is in the handler's scope: every criterion
+// but that its field has changed (FLT-4, FLT-13).
+func (s *Subject) PreMatches(ctx context.Context, h *registry.Handler) (ok bool, err error) {
+	defer recovered(h, &ok, &err)
+	if !labelled(h, s.Body) {
+		return false, nil
+	}
+	if len(h.Field) > 0 {
+		if ok, err := s.valueFits(h); !ok || err != nil {
+			return false, err
+		}
+	}
+	if h.When == nil {
+		return true, nil
+	}
+	return h.When(ctx, &registry.Call{Body: s.Body, Resource: s.Resource, Log: s.Log})
+}
+
+// Matches is PreMatches, and for handlers of changes of a field, that it has
+// changed in the way they want (FLT-11).
+func (s *Subject) Matches(ctx context.Context, h *registry.Handler) (bool, error) {
+	if ok, err := s.PreMatches(ctx, h); !ok || err != nil {
+		return false, err
+	}
+	if len(h.Field) == 0 || h.Kind != registry.Update && h.Kind != registry.Field {
+		return true, nil
+	}
+	return s.fieldFits(h)
+}
+
+// Diff leads from the old essence to the new one, at the handler's field.
+func (s *Subject) Diff(h *registry.Handler) (diff.Diff, error) {
+	before, after, err := s.trees()
+	if err != nil {
+		return nil, err
+	}
+	d := diff.Of(untyped(before), untyped(after))
+	if len(h.Field) > 0 {
+		d = d.At(h.Field)
+	}
+	return d, nil
+}
+
+// Values returns the values at the handler's field.
+func (s *Subject) Values(h *registry.Handler) (before any, had bool, after any, has bool, err error) {
+	oldTree, newTree, err := s.trees()
+	if err != nil {
+		return nil, false, nil, false, err
+	}
+	before, had = diff.Resolve(untyped(oldTree), h.Field)
+	after, has = diff.Resolve(untyped(newTree), h.Field)
+	return before, had, after, has, nil
+}
+
+func (s *Subject) valueFits(h *registry.Handler) (bool, error) {
+	before, had, after, has, err := s.Values(h)
+	if err != nil {
+		return false, err
+	}
+	criterion := h.Value
+	if criterion == nil {
+		criterion = filters.Present
+	}
+	if criterion.Match(after, has) {
+		return true, nil
+	}
+	// What was never handled has no old value, not an absent one (FLT-10 fixed).
+	return s.Old != nil && criterion.Match(before, had), nil
+}
+
+func (s *Subject) fieldFits(h *registry.Handler) (ok bool, err error) {
+	defer recovered(h, &ok, &err)
+	before, had, after, has, err := s.Values(h)
+	if err != nil || had == has && diff.Equal(before, after) { // absent differs from null, too (FLT-11)
+		return false, err
+	}
+	return (h.Old == nil || h.Old.Match(before, had)) && (h.New == nil || h.New.Match(after, has)), nil
+}
+
+func (s *Subject) trees() (before, after map[string]any, err error) {
+	if s.New == nil {
+		after, err = s.Body.Tree()
+		return nil, after, err
+	}
+	if s.Old != nil {
+		if before, err = s.Old.Tree(); err != nil {
+			return nil, nil, err
+		}
+	}
+	after, err = s.New.Tree()
+	return before, after, err
+}
+
+// untyped keeps the tree of an object that was never handled from becoming an
+// empty one, so that its creation is one addition of the whole (CHG-8).
+func untyped(tree map[string]any) any {
+	if tree == nil {
+		return nil
+	}
+	return tree
+}
+
+// Labelled tells whether the object has the labels and annotations that the handler
+// wants.
+func Labelled(h *registry.Handler, b *body.Body) (ok bool, err error) {
+	defer recovered(h, &ok, &err)
+	return labelled(h, b), nil
+}
+
+// recovered turns a panic of a user's function into an error.
+func recovered(h *registry.Handler, ok *bool, err *error) {
+	if p := recover(); p != nil {
+		*ok, *err = false, fmt.Errorf("filter of %s panicked: %v\n%s", h.Name(), p, debug.Stack())
+	}
+}
+
+func labelled(h *registry.Handler, b *body.Body) bool {
+	return fit(h.Labels, b.Labels) && fit(h.Annotations, b.Annotations)
+}
+
+func fit(criteria []registry.Criterion, values map[string]string) bool {
+	for _, criterion := range criteria {
+		value, present := values[criterion.Key]
+		if !criterion.Match.Match(value, present) {
+			return false
+		}
+	}
+	return true
+}
