@@ -1,0 +1,138 @@
+// Package engine makes handlers run: it follows the resources that they are for,
+// finds out what happened to each object, calls what is to be called, and writes
+// what came of it. ARCHITECTURE.md shows the way of one event through it.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kopf-go/kopf/internal/outcome"
+	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/internal/stream"
+)
+
+// Config is what an engine needs. All but Settings is required.
+type Config struct {
+	Client     *stream.Client
+	Discovery  Discovery
+	Handlers   []*registry.Handler // with selectors
+	Namespaces Namespaces
+	Naming     state.Naming
+	Settings   Settings
+	Log        *slog.Logger
+}
+
+// Engine runs handlers. Make it with New; it runs once.
+type Engine struct {
+	Config
+	client   *stream.Client
+	naming   state.Naming
+	settings Settings
+	log      *slog.Logger
+	timers   *timers
+	gate     *gate
+	events   *complaints
+
+	// handling is what handlers run with; it ends when the operator stops. writing is
+	// for requests: it lasts until what was begun is written down.
+	handling, writing context.Context
+
+	mu      sync.Mutex
+	running int
+	closed  bool
+	idle    chan struct{} // closed when closed and nothing runs
+	calls   map[*registry.Call]string
+}
+
+// New makes an engine.
+func New(c Config) *Engine {
+	settings := c.Settings.WithDefaults()
+	return &Engine{
+		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
+		timers: newTimers(), gate: newGate(settings.MaxCycles), events: newComplaints(c.Client, c.Log),
+		idle: make(chan struct{}), calls: map[*registry.Call]string{},
+	}
+}
+
+// Run follows and handles until the context ends, then stops in an orderly way:
+// streams first, then handlers, whose context ends, then writes. It returns an
+// error only if handlers had to be left behind.
+func (e *Engine) Run(ctx context.Context) error {
+	var stopHandling context.CancelCauseFunc
+	e.handling, stopHandling = context.WithCancelCause(context.WithoutCancel(ctx))
+	var stopWriting context.CancelFunc
+	e.writing, stopWriting = context.WithCancel(context.WithoutCancel(ctx))
+
+	var background sync.WaitGroup
+	background.Go(func() { e.timers.run(e.writing) })
+	background.Go(func() { e.events.run(e.writing) })
+
+	newDirector(e).run(ctx) // returns when all streams have ended
+
+	stopHandling(ErrExiting)
+	err := e.close()
+	stopWriting()
+	background.Wait()
+	return err
+}
+
+// enter registers a goroutine of an object's lane; none begins once the engine stops.
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.running++
+	return true
+}
+
+func (e *Engine) exit() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running--
+	if e.closed && e.running == 0 {
+		close(e.idle)
+	}
+}
+
+// close waits for what runs, for a time.
+func (e *Engine) close() error {
+	e.mu.Lock()
+	e.closed = true
+	if e.running == 0 {
+		close(e.idle)
+	}
+	e.mu.Unlock()
+	limit := time.NewTimer(e.settings.ExitTimeout)
+	defer limit.Stop()
+	select {
+	case <-e.idle:
+		return nil
+	case <-limit.C:
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	for _, name := range e.calls {
+		errs = append(errs, fmt.Errorf("%s did not return within %s after its context ended, and is left behind", name, e.settings.ExitTimeout))
+	}
+	if len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("writing did not end within %s", e.settings.ExitTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// stopping tells whether the operator is on its way out.
+func (e *Engine) stopping() bool { return e.handling.Err() != nil }
+
+// interrupted tells whether an error of a handler is only that the operator stops.
+func (e *Engine) interrupted(err error) bool {
+	return e.stopping() && !errors.As(err, new(*outcome.PermanentError)) && !errors.As(err, new(*outcome.RetryError))
+}

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/kopf-go/kopf/internal/outcome"
+	"github.com/kopf-go/kopf/internal/registry"
+)
+
+// ErrExiting is the cause of the end of a handler's context when the operator stops.
+var ErrExiting = errors.New("operator is exiting")
+
+// timeoutError is the cause of the end of a handler's context at its timeout.
+type timeoutError struct{ handler *registry.Handler }
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("timeout of %s is over", e.handler.Timeout)
+}
+
+// Timeout tells net-style callers what happened.
+func (e *timeoutError) Timeout() bool { return true }
+
+// Is makes it a context.DeadlineExceeded.
+func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// call runs a user's function. Whoever stops the operator can see which ones run.
+func (e *Engine) call(ctx context.Context, o *object, h *registry.Handler, c *registry.Call) (err error) {
+	name := fmt.Sprintf("%s on %s/%s", h.Name(), o.namespace, o.name)
+	e.mu.Lock()
+	e.calls[c] = name
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		delete(e.calls, c)
+		e.mu.Unlock()
+		if p := recover(); p != nil {
+			err = &outcome.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return h.Invoke(ctx, c)
+}

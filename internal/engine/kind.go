@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"log/slog"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/internal/stream"
+)
+
+// Resource is what discovery knows of a resource of the API.
+type Resource struct {
+	GVR        schema.GroupVersionResource
+	GVK        schema.GroupVersionKind
+	Namespaced bool
+	Status     bool // has a status endpoint
+}
+
+// kind is one resource with the handlers for it and the objects that are alive.
+type kind struct {
+	engine   *Engine
+	resource Resource
+	log      *slog.Logger
+
+	eventHandlers    []*registry.Handler
+	changeHandlers   []*registry.Handler
+	optionalHandlers []*registry.Handler // of changeHandlers: delete handlers that hold nothing
+	keys             map[*registry.Handler]*state.Keys
+	extra            [][]string // fields that count although they are not essential (ESS-3)
+	resumes          bool       // there are resume handlers
+	// simpleHolds tells that labels and annotations alone decide which objects the
+	// delete handlers hold.
+	simpleHolds bool
+
+	mu         sync.Mutex
+	objects    map[types.UID]*object
+	complaints map[types.UID]string // the last one of each object that has one
+}
+
+func newKind(e *Engine, r Resource, handlers []*registry.Handler) *kind {
+	k := &kind{
+		engine: e, resource: r, log: e.log.With("resource", resourceName(r.GVR)),
+		keys: map[*registry.Handler]*state.Keys{}, objects: map[types.UID]*object{},
+		complaints: map[types.UID]string{}, simpleHolds: true,
+	}
+	for _, h := range handlers {
+		if len(h.Field) > 0 {
+			k.extra = append(k.extra, h.Field)
+		}
+		if h.Kind == registry.Event {
+			k.eventHandlers = append(k.eventHandlers, h)
+			continue
+		}
+		k.changeHandlers = append(k.changeHandlers, h)
+		k.keys[h] = state.NewKeys(e.naming, h.ID)
+		switch {
+		case h.Kind == registry.Resume:
+			k.resumes = true
+		case h.Kind == registry.Delete && h.Optional:
+			k.optionalHandlers = append(k.optionalHandlers, h)
+		case h.Kind == registry.Delete && (h.When != nil || len(h.Field) > 0):
+			k.simpleHolds = false
+		}
+	}
+	return k
+}
+
+func resourceName(gvr schema.GroupVersionResource) string {
+	return gvr.GroupResource().String()
+}
+
+// handle takes an event from one of the streams of the kind.
+func (k *kind) handle(event stream.Event) {
+	b := event.Body
+	k.mu.Lock()
+	o := k.objects[b.UID]
+	if o == nil {
+		o = &object{
+			kind: k, uid: b.UID, namespace: b.Namespace, name: b.Name,
+			initial: event.Type == stream.Listed,
+		}
+		k.objects[b.UID] = o
+	}
+	k.mu.Unlock()
+	o.offer(event)
+}
+
+// forget ends the record of an object that is gone.
+func (k *kind) forget(o *object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.objects, o.uid)
+	delete(k.complaints, o.uid)
+}
+
+// unheard tells whether a complaint of an object is a new one.
+func (k *kind) unheard(o *object, complaint string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := k.complaints[o.uid] == complaint
+	k.complaints[o.uid] = complaint
+	return !known
+}
+
+// slipped tells whether an object that is gone was held by us, and its deletion never
+// requested: the API server deletes an object that had no finalizer when it looked,
+// even if it has one a moment later. It is the server's race, and we cannot win it;
+// but side effects may have begun, so the delete handlers are called, best effort.
+func (k *kind) slipped(b *body.Body) bool {
+	return !b.Deleting() && b.HasFinalizer(k.engine.naming.Finalizer)
+}
+
+// quiet tells whether an event asks for nothing at all, as almost all do. It is what
+// a restart and a foreign status write cost per object, so it decides from the bytes
+// and decodes nothing. When in doubt it says no, and a cycle has a closer look.
+func (k *kind) quiet(b *body.Body, initial bool) bool {
+	n := k.engine.naming
+	held := b.HasFinalizer(n.Finalizer)
+	if b.Deleting() {
+		return !held && len(k.optionalHandlers) == 0
+	}
+	inScope := false
+	holds := false
+	for _, h := range k.changeHandlers {
+		labelled, err := cause.Labelled(h, b)
+		if err != nil {
+			return false
+		}
+		if !labelled {
+			continue
+		}
+		inScope = true
+		holds = holds || h.Kind == registry.Delete && !h.Optional
+	}
+	if len(state.Stray(b, n)) > 0 { // a record of progress
+		return false
+	}
+	if !inScope {
+		return !held
+	}
+	if !k.simpleHolds || held != holds || initial && k.resumes {
+		return false
+	}
+	same, known, err := state.Handled(b, n, k.extra)
+	return err == nil && known && same
+}

@@ -1,0 +1,305 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/stream"
+)
+
+// object is the actor of one object, by UID and never by name. Its observe lane
+// takes every event in order; its change lane works on the newest body only, one
+// run at a time. While nothing happens it is a small record without the object: it
+// has a goroutine and a body only as long as one of the lanes needs them.
+type object struct {
+	kind            *kind
+	uid             types.UID
+	namespace, name string
+
+	mu sync.Mutex
+
+	// Observe lane.
+	events    []stream.Event
+	observing bool
+
+	// Change lane.
+	seen    string // the newest version that the lane knows, own writes included
+	initial bool   // was there at the first listing, and was not handled since
+	gone    bool
+	ended   bool  // delete handlers are through, though the object may be there
+	work    *work // nil: nothing is going on
+}
+
+// work is what an object has only while there is something to do, or to wait for.
+type work struct {
+	latest  *body.Body
+	newer   bool // latest arrived after the run took its body
+	running bool
+	timer   *timer
+
+	carry     *carry // what could not be written yet
+	saw       saw
+	failures  int  // framework errors in a row (THR-1)
+	conflicts int  // in a row
+	refresh   bool // a write failed: what is on the server is unknown
+	// blindUntil is when events are believed again after an own write whose version
+	// cannot be compared with theirs.
+	blindUntil time.Time
+}
+
+// offer takes an event of the object: the only way in from the stream. It does not
+// block.
+func (o *object) offer(event stream.Event) {
+	if len(o.kind.eventHandlers) > 0 {
+		o.observe(event)
+	}
+	if len(o.kind.changeHandlers) == 0 {
+		if event.Type == stream.Deleted {
+			o.kind.forget(o)
+		}
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if event.Type == stream.Deleted {
+		o.vanish(event)
+		return
+	}
+	if o.gone || !o.admit(event.Body) {
+		return
+	}
+	if o.work == nil {
+		if o.kind.quiet(event.Body, o.initial) {
+			o.initial = false
+			return
+		}
+		o.work = &work{saw: saw{}}
+	}
+	o.work.latest, o.work.newer = event.Body, true
+	if o.work.failures == 0 { // else only the newest body counts when the back-off is over (THR-2)
+		o.start()
+	}
+}
+
+// admit is the barrier of own writes: the lane never goes back to a body older than
+// one that it knows, be it from an event or from the response to a write of its own,
+// which in four of ten cases comes after its own echo (CON-1, B13).
+//
+// Versions of an aggregated API may not be comparable. Then what comes after an own
+// write is not believed until the write has been seen, or ConsistencyTimeout is over
+// and the object was read again. The caller holds the lock.
+func (o *object) admit(b *body.Body) bool {
+	version, w := b.ResourceVersion, o.work
+	if order, err := resourceversion.CompareResourceVersion(version, o.seen); o.seen != "" {
+		switch {
+		case err == nil && order <= 0:
+			return false
+		case err != nil && version == o.seen:
+			if w != nil {
+				w.blindUntil = time.Time{}
+			}
+			return false
+		case err != nil && w != nil && time.Now().Before(w.blindUntil):
+			w.refresh = true
+			return false
+		}
+	}
+	o.seen = version
+	return true
+}
+
+// vanish ends the object: its running handlers finish, and nothing is written any
+// more.
+func (o *object) vanish(event stream.Event) {
+	o.gone = true
+	if o.work == nil {
+		if o.ended || event.Missed || len(o.kind.optionalHandlers) == 0 && !o.kind.slipped(event.Body) {
+			o.kind.forget(o)
+			return
+		}
+		o.work = &work{saw: saw{}}
+	}
+	if !event.Missed {
+		o.work.latest = event.Body
+	}
+	o.work.newer = true
+	o.start()
+}
+
+// start runs the change lane unless it is running. The caller holds the lock.
+func (o *object) start() {
+	w := o.work
+	o.kind.engine.timers.stop(w.timer)
+	w.timer = nil
+	if !w.running && o.kind.engine.enter() {
+		w.running = true
+		go o.run()
+	}
+}
+
+// wake runs the change lane when a wait is over.
+func (o *object) wake() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.work != nil {
+		o.start()
+	}
+}
+
+// verdict is what a cycle says about the next one.
+type verdict struct {
+	again bool          // at once: the cycle changed the object, or wants a fresher one
+	after time.Duration // then; zero: when something happens
+}
+
+// run is the change lane: cycles until there is nothing to do.
+func (o *object) run() {
+	e := o.kind.engine
+	defer e.exit()
+	e.gate.enter()
+	defer e.gate.leave()
+	for {
+		o.mu.Lock()
+		w := o.work
+		w.newer = false
+		b, gone := w.latest, o.gone
+		o.mu.Unlock()
+
+		v, err := o.step(b, gone)
+
+		o.mu.Lock()
+		if !o.settle(v, err) {
+			o.mu.Unlock()
+			return
+		}
+		o.mu.Unlock()
+	}
+}
+
+// settle decides after a cycle whether another follows at once. The caller holds
+// the lock.
+func (o *object) settle(v verdict, err error) bool {
+	e, w := o.kind.engine, o.work
+	if err != nil && !e.stopping() {
+		w.failures++
+		v = verdict{after: e.settings.errorDelay(w.failures)}
+		o.log().Error("handling failed, will be tried again", "error", err, "in", v.after, "failures", w.failures)
+	} else {
+		w.failures = 0
+	}
+	switch {
+	case e.stopping():
+	case err == nil && (w.newer || v.again):
+		return true
+	case v.after > 0:
+		w.running = false
+		w.timer = e.timers.at(time.Now().Add(v.after), o.wake)
+		return false
+	case o.gone:
+		o.kind.forget(o)
+	case time.Now().Before(w.blindUntil):
+		w.running = false
+		w.timer = e.timers.at(w.blindUntil, o.wake)
+		return false
+	}
+	w.running = false
+	if w.carry == nil || o.gone {
+		o.work = nil
+	}
+	return false
+}
+
+// step is one cycle on a body, after fetching a fresh one if need be.
+func (o *object) step(b *body.Body, gone bool) (verdict, error) {
+	e := o.kind.engine
+	o.mu.Lock()
+	w := o.work
+	refresh := w.refresh
+	o.mu.Unlock()
+	if gone {
+		if o.ended || b == nil {
+			return verdict{}, nil
+		}
+	} else if refresh {
+		fresh, err := e.client.Get(e.writing, o.kind.resource.GVR, o.namespace, o.name)
+		if apierrors.IsNotFound(err) {
+			return verdict{}, nil // its deletion event is on the way
+		}
+		if err != nil {
+			return verdict{}, err
+		}
+		if fresh.UID != o.uid {
+			return verdict{}, nil
+		}
+		b = o.learn(fresh)
+		o.mu.Lock()
+		w.refresh = false
+		o.mu.Unlock()
+	}
+	c := &cycle{object: o, kind: o.kind, body: b, gone: gone, now: time.Now(), carry: w.carry, saw: w.saw}
+	v, err := c.do()
+	w.carry = c.leftover
+	if err == nil {
+		w.conflicts = 0
+		return v, nil
+	}
+	switch {
+	case errors.Is(err, errGone):
+		w.carry = nil
+		return verdict{}, nil
+	case apierrors.IsConflict(err) && w.conflicts < maxConflicts:
+		// Somebody else wrote meanwhile: normal, begin anew with what is there now.
+		w.conflicts++
+		o.mistrust()
+		return verdict{again: true}, nil
+	}
+	o.mistrust()
+	return verdict{}, err
+}
+
+// mistrust has the next cycle read the object: after a failed write nobody knows
+// what is on the server.
+func (o *object) mistrust() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.work.refresh = true
+}
+
+// maxConflicts in a row are resolved at once; after that they back off.
+const maxConflicts = 5
+
+// learn makes a body from a response the newest one, if it is, and returns the
+// newest.
+func (o *object) learn(b *body.Body) *body.Body {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.admit(b) || o.seen == b.ResourceVersion {
+		o.work.latest = b
+	}
+	if _, err := resourceversion.CompareResourceVersion(b.ResourceVersion, b.ResourceVersion); err != nil {
+		o.work.blindUntil = time.Now().Add(o.kind.engine.settings.ConsistencyTimeout)
+	}
+	return o.work.latest
+}
+
+// finish notes that the handlers for a reason are through.
+func (o *object) finish(r cause.Reason) {
+	o.initial = false
+	o.ended = o.ended || r == cause.Delete || r == cause.Free
+}
+
+func (o *object) log() *slog.Logger {
+	name := o.name
+	if o.namespace != "" {
+		name = o.namespace + "/" + name
+	}
+	return o.kind.log.With("object", name)
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/patching"
+	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/stream"
+)
+
+// observe queues an event for the event handlers. The lane never waits for the
+// change lane: a handler that creates something for an hour does not hold events up.
+func (o *object) observe(event stream.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.events = append(o.events, event)
+	if !o.observing && o.kind.engine.enter() {
+		o.observing = true
+		go o.drain()
+	}
+}
+
+func (o *object) drain() {
+	defer o.kind.engine.exit()
+	for {
+		o.mu.Lock()
+		if len(o.events) == 0 || o.kind.engine.stopping() {
+			o.events, o.observing = nil, false
+			o.mu.Unlock()
+			return
+		}
+		event := o.events[0]
+		o.events[0] = stream.Event{}
+		o.events = o.events[1:]
+		o.mu.Unlock()
+		edits := new(registry.Edits)
+		for _, h := range o.kind.eventHandlers {
+			o.show(h, event, edits)
+		}
+		if len(edits.List()) > 0 && event.Type != stream.Deleted {
+			o.amend(event.Body, edits)
+		}
+	}
+}
+
+// amend writes what event handlers want changed. It takes no part in the change
+// lane's bookkeeping, which gets to know of it by the event that it causes.
+func (o *object) amend(b *body.Body, edits *registry.Edits) {
+	e := o.kind.engine
+	w := &writer{object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
+	for range maxConflicts {
+		_, err := w.apply(patching.Change{Edits: edits.List()})
+		if apierrors.IsConflict(err) {
+			w.body, err = e.client.Get(e.writing, o.kind.resource.GVR, o.namespace, o.name)
+			if err == nil && w.body.UID == o.uid {
+				continue
+			}
+		}
+		if err != nil && !errors.Is(err, errGone) && !apierrors.IsNotFound(err) {
+			o.log().Error("changes by event handlers could not be written, and are dropped", "error", err)
+		}
+		return
+	}
+	o.log().Warn("changes by event handlers met a conflict each time, and are dropped")
+}
+
+// show calls an event handler; whatever it returns is logged and forgotten (EVT-3).
+func (o *object) show(h *registry.Handler, event stream.Event, edits *registry.Edits) {
+	e, k := o.kind.engine, o.kind
+	log := o.log().With("handler", h.ID, "event", eventName(event.Type))
+	subject := &cause.Subject{Body: event.Body, Resource: k.resource.GVR, Log: log}
+	matches, err := subject.PreMatches(e.handling, h)
+	if matches && err == nil {
+		err = e.call(e.handling, o, h, &registry.Call{
+			Body: event.Body, Identity: event.Missed, Resource: k.resource.GVR,
+			Type: eventName(event.Type), Param: h.Param, Log: log, Patch: edits,
+		})
+	}
+	if err != nil && !e.stopping() {
+		log.LogAttrs(context.Background(), slog.LevelError, "event handler failed", slog.Any("error", err))
+	}
+}
+
+// eventName is what users see; a listed object has no event type on the wire.
+func eventName(t stream.Type) string {
+	if t == stream.Listed {
+		return "LISTED"
+	}
+	return string(t)
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/patching"
+	"github.com/kopf-go/kopf/internal/state"
+)
+
+// errGone says that the object, or the one of this UID, is no more. Its deletion
+// event is on the way.
+var errGone = errors.New("object is gone")
+
+// writer sends what there is to say about an object.
+type writer struct {
+	object *object
+	body   *body.Body                  // the newest one that is known; of each response
+	learn  func(*body.Body) *body.Body // what else happens with a response, and the newest body then
+}
+
+// apply sends a change, and tells whether that changed the object. The status goes
+// first, for it is the bookkeeping in the other request that says the handlers are
+// through. A crash in between repeats them; the other way round it would lose what
+// they had to say.
+func (w *writer) apply(change patching.Change) (changed bool, err error) {
+	if size, over := state.Oversize(w.body, change.Annotations); over {
+		return false, fmt.Errorf("state does not fit on the object: its annotations would have %d bytes, "+
+			"Kubernetes allows 262144; the object is too large to be handled", size)
+	}
+	version := w.body.ResourceVersion
+	apart := w.object.kind.resource.Status
+	plan, err := patching.Compose(w.body, change, apart)
+	if err != nil {
+		return false, err
+	}
+	if plan.Status != nil {
+		if err := w.send(plan.Status, "status"); err != nil {
+			return false, err
+		}
+		if plan.Object != nil && plan.Locked { // on the version that this made
+			if plan, err = patching.Compose(w.body, change, apart); err != nil {
+				return false, err
+			}
+		}
+	}
+	if plan.Object != nil {
+		if err := w.send(plan.Object); err != nil {
+			return false, err
+		}
+	}
+	return w.body.ResourceVersion != version, nil
+}
+
+// send makes one request, and the response the body to go on with.
+func (w *writer) send(patch []byte, subresource ...string) error {
+	k := w.object.kind
+	b, err := k.engine.patch(k.resource, w.object, patch, subresource...)
+	if err != nil {
+		return err
+	}
+	if b.ResourceVersion == w.body.ResourceVersion && !w.body.Deleting() {
+		w.object.log().Warn("the API server dropped all of a patch: the resource's schema does not keep these fields",
+			"subresource", strings.Join(subresource, ""))
+	}
+	w.body = w.learn(b)
+	return nil
+}
+
+// write sends a change in the name of the change lane. Another cycle follows on what
+// came of it.
+func (c *cycle) write(change patching.Change) (verdict, error) {
+	w := &writer{object: c.object, body: c.body, learn: c.object.learn}
+	changed, err := w.apply(change)
+	c.body = w.body
+	return verdict{again: changed}, err
+}
+
+// patch sends a merge patch, and says what a refusal means.
+func (e *Engine) patch(r Resource, o *object, patch []byte, subresource ...string) (*body.Body, error) {
+	ctx, cancel := context.WithTimeout(e.writing, e.settings.RequestTimeout)
+	defer cancel()
+	b, err := e.client.Patch(ctx, r.GVR, o.namespace, o.name, types.MergePatchType, patch, subresource...)
+	switch {
+	case err == nil:
+		return b, nil
+	case apierrors.IsNotFound(err):
+		return nil, errGone
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("permission is missing: verb patch on %s: %w",
+			strings.Join(append([]string{r.GVR.Resource}, subresource...), "/"), err)
+	case anotherUID(err):
+		return nil, errGone
+	}
+	return nil, err
+}
+
+// anotherUID recognises the refusal of our precondition: the object was created
+// anew under the same name.
+func anotherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, c := range status.Status().Details.Causes {
+		if c.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}
+
+// checkpoints records finished handlers while others of the same cycle still run:
+// one that finished more than the interval ago is written down, so that a crash
+// repeats no more than the last moments. Plain bookkeeping takes no lock and so
+// never conflicts. stop ends it and waits for a write that is under way.
+func (c *cycle) checkpoints() (stop func()) {
+	if len(c.tasks) < 2 || c.gone {
+		return func() {}
+	}
+	e := c.kind.engine
+	writing := make(chan struct{}, 1) // a lock that may be waited for in a synctest bubble
+	stopped := false
+	saved := map[*task]time.Time{}
+	var next *timer
+	var save func()
+	save = func() {
+		go func() {
+			writing <- struct{}{}
+			defer func() { <-writing }()
+			if stopped {
+				return
+			}
+			c.saveFinished(saved)
+			next = e.timers.at(time.Now().Add(e.settings.CheckpointInterval), save)
+		}()
+	}
+	writing <- struct{}{}
+	next = e.timers.at(time.Now().Add(e.settings.CheckpointInterval), save)
+	<-writing
+	return func() {
+		writing <- struct{}{}
+		defer func() { <-writing }()
+		stopped = true
+		e.timers.stop(next)
+	}
+}
+
+func (c *cycle) saveFinished(saved map[*task]time.Time) {
+	e := c.kind.engine
+	changes := state.NewChanges(c.body, e.naming)
+	c.mu.Lock()
+	for _, t := range c.tasks {
+		age := time.Since(t.record.Stopped)
+		if t.record.Finished() && age >= e.settings.CheckpointInterval && saved[t] != t.record.Stopped {
+			changes.StoreRecord(c.kind.keys[t.handler], t.record)
+			saved[t] = t.record.Stopped
+		}
+	}
+	c.mu.Unlock()
+	annotations := changes.Annotations()
+	if len(annotations) == 0 {
+		return
+	}
+	plan, err := patching.Compose(c.body, patching.Change{Annotations: annotations}, c.kind.resource.Status)
+	if err != nil || plan.Object == nil {
+		return
+	}
+	b, err := e.patch(c.kind.resource, c.object, plan.Object)
+	if err != nil {
+		c.log.Debug("progress could not be written in between", "error", err)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.uncertain = true // it may have been written all the same
+		return
+	}
+	c.object.learn(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checkpoint = b
+}

@@ -1,0 +1,219 @@
+// Package kopf makes Kubernetes operators out of small typed functions, one per
+// cause: an object was created, a field of it has changed, it is being deleted.
+// The library finds the cause, hands over the old and the new state and the
+// difference between them in the Go type of the resource, keeps what it needs to
+// know on the object itself, and writes as little as possible.
+//
+//	on.Update(func(ctx context.Context, c *kopf.Change[*appsv1.Deployment]) error {
+//		c.Log.Info("scaled", "from", *c.Old.Spec.Replicas, "to", *c.New.Spec.Replicas)
+//		return nil
+//	}, on.Field("spec.replicas"), on.ID("scaled"))
+//
+//	kopf.Main(kopf.Options{})
+//
+// Handlers are registered with package on. The model, and the state on the objects,
+// are those of Python's Kopf, so that an operator can move over in place.
+package kopf
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	"github.com/kopf-go/kopf/internal/engine"
+	"github.com/kopf-go/kopf/internal/outcome"
+	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/internal/stream"
+	"github.com/kopf-go/kopf/typed"
+)
+
+// What handlers receive; see package typed.
+type (
+	// Object is what handlers can be written for: any client.Object.
+	Object = typed.Object
+	// Change is what handlers for created, updated, deleted and resumed objects get.
+	Change[T Object] = typed.Change[T]
+	// FieldChange is what handlers for one field get.
+	FieldChange[T Object, V any] = typed.FieldChange[T, V]
+	// Event is what handlers for every event get.
+	Event[T Object] = typed.Event[T]
+	// Snapshot is what filters get.
+	Snapshot[T Object] = typed.Snapshot[T]
+	// Patch collects changes of the object.
+	Patch[T Object] = typed.Patch[T]
+	// Resource is a custom resource made of a spec and a status.
+	Resource[Spec, Status any] = typed.Resource[Spec, Status]
+	// Reason says why a change handler is called.
+	Reason = typed.Reason
+	// Settings tune the operator; the zero value is the defaults.
+	Settings = engine.Settings
+	// Registry collects registrations, for operators that do not use the default one.
+	Registry = registry.Registry
+)
+
+// The reasons of changes.
+const (
+	ReasonCreate = typed.ReasonCreate
+	ReasonUpdate = typed.ReasonUpdate
+	ReasonDelete = typed.ReasonDelete
+	ReasonResume = typed.ReasonResume
+)
+
+// ErrExiting is the cause of the end of a handler's context when the operator stops:
+// context.Cause(ctx) returns it. The handler should return soon; it is called again
+// by the next operator, with the same retry number.
+var ErrExiting = engine.ErrExiting
+
+// NewRegistry returns an empty registry, to be filled with on.In and given to New
+// with Options.Registry: for several operators in one process, and for tests.
+func NewRegistry() *Registry { return new(Registry) }
+
+// RetryError is what Retry returns, for errors.As: After is the time until the next
+// attempt, Err the error.
+type RetryError = outcome.RetryError
+
+// PermanentError is what Permanent returns, for errors.As: Err is the error.
+type PermanentError = outcome.PermanentError
+
+// Retry returns an error that asks for another attempt of the handler after a
+// time, which survives restarts. on.Retries and on.Timeout still limit the attempts.
+func Retry(after time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("not ready yet")
+	}
+	return &outcome.RetryError{After: after, Err: err}
+}
+
+// Permanent returns an error that ends the handler's attempts: the change counts as
+// handled, and only a further change brings the handler back.
+func Permanent(err error) error {
+	if err == nil {
+		err = errors.New("failed for good")
+	}
+	return &outcome.PermanentError{Err: err}
+}
+
+// Options say what an operator is. The zero value is an operator with Kopf's default
+// identity, for the handlers of the default registry, everywhere in the cluster.
+type Options struct {
+	// Name keeps the operator's state on objects apart from that of others: with it,
+	// annotations begin with NAME.kopf.zalando.org and the finalizer is
+	// NAME.kopf.zalando.org/finalizer. Without it they are Kopf's own, which is what
+	// continues the work of a Python operator. It must not change while there are
+	// objects: to an operator of another name they are new.
+	Name string
+	// Registry holds the handlers. Default: the one that package on fills.
+	Registry *Registry
+	// Namespaces are names and patterns, such as "team-*" and "!team-secret", with
+	// *, ? and [...] as in shells; the last one that fits a namespace decides, and if
+	// the first one excludes, all others are included. Default: the whole cluster.
+	Namespaces []string
+	// Config is the connection. Default: the kubeconfig or in-cluster configuration
+	// that controller-runtime finds.
+	Config *rest.Config
+	// Scheme knows the Go types that handlers name no resource for. Default: client-go's,
+	// with all kinds that Kubernetes has itself.
+	Scheme *runtime.Scheme
+	// Logger gets what the operator says. Default: slog.Default().
+	Logger *slog.Logger
+	// Settings tune the operator.
+	Settings Settings
+}
+
+// Operator runs handlers. Make it with New.
+type Operator struct {
+	config engine.Config
+}
+
+// New makes an operator from what is registered so far. It reports all mistakes in
+// the registrations together, each with its file and line, and connects to nothing
+// yet.
+func New(o Options) (*Operator, error) {
+	if o.Registry == nil {
+		o.Registry = registry.Default
+	}
+	if o.Scheme == nil {
+		o.Scheme = clientscheme.Scheme
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	naming, nameErr := state.For(o.Name)
+	namespaces, namespaceErr := engine.ParseNamespaces(o.Namespaces)
+	handlers, handlerErr := resolved(o.Registry, o.Scheme)
+	if err := errors.Join(nameErr, namespaceErr, o.Registry.Err(), handlerErr); err != nil {
+		return nil, err
+	}
+	if o.Config == nil {
+		var err error
+		if o.Config, err = config.GetConfig(); err != nil {
+			return nil, fmt.Errorf("no cluster to connect to: %w", err)
+		}
+	}
+	connection := rest.CopyConfig(o.Config)
+	if connection.UserAgent == "" { // it shows in managedFields and audit logs
+		connection.UserAgent = cmp.Or(o.Name, "kopf") + "/kopf"
+	}
+	httpClient, err := rest.HTTPClientFor(connection)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the API server with this configuration: %w", err)
+	}
+	client, err := stream.NewClient(connection, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	discoverer, err := discovery.NewDiscoveryClientForConfigAndClient(connection, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the API server with this configuration: %w", err)
+	}
+	return &Operator{config: engine.Config{
+		Client: client, Discovery: discoverer, Handlers: handlers, Namespaces: namespaces,
+		Naming: naming, Settings: o.Settings, Log: o.Logger,
+	}}, nil
+}
+
+// Run handles objects until the context ends, then stops in an orderly way: nothing
+// new begins, the contexts of running handlers end with ErrExiting as the cause, and
+// what was done is written down. Handlers that do not return within
+// Settings.ExitTimeout are left behind and named in the returned error. Run may be
+// called again after it has returned, but not while it runs.
+func (o *Operator) Run(ctx context.Context) error {
+	o.config.Log.Info("operator starts", "handlers", len(o.config.Handlers))
+	err := engine.New(o.config).Run(ctx)
+	o.config.Log.Info("operator has stopped")
+	return err
+}
+
+// resolved returns the handlers with a selector each, from the scheme where they
+// name none.
+func resolved(r *Registry, scheme *runtime.Scheme) (handlers []*registry.Handler, err error) {
+	var mistakes []error
+	for _, h := range r.Handlers() {
+		h := *h // the registry may serve other operators
+		// A type that is no pointer is a mistake of the registration, and said there.
+		if h.Selector.Empty() && h.Type.Kind() == reflect.Pointer {
+			if h.Selector, err = schemeSelector(&h, scheme); err != nil {
+				mistakes = append(mistakes, h.Mistake(err))
+			}
+		}
+		for _, other := range handlers {
+			if h.Kind != registry.Event && other.Kind == h.Kind && other.Selector == h.Selector && other.ID != h.ID && state.SameNames(other.ID, h.ID) {
+				mistakes = append(mistakes, h.Mistake(fmt.Errorf("its progress would be kept under the same name "+
+					"as that of %s at %s: name one of them otherwise with on.ID", other.ID, other.Source)))
+			}
+		}
+		handlers = append(handlers, &h)
+	}
+	return handlers, errors.Join(mistakes...)
+}
