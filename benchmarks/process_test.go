@@ -1,0 +1,218 @@
+package benchmarks
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// An operator under test is a process of its own, this test program started again,
+// so that its CPU time and memory are nobody else's. Its variables:
+const (
+	operatorVar = "KOPF_BENCH_OPERATOR" // which one: a key of operators
+	groupVar    = "KOPF_BENCH_GROUP"    // of its resource
+	objectsVar  = "KOPF_BENCH_OBJECTS"  // how many objects it has to know to be ready
+	profileVar  = "KOPF_BENCH_PROFILE"  // folder for pprof files; set by who runs the benchmark
+)
+
+// operators run until the context ends. They call ready when they know all objects.
+var operators = map[string]func(ctx context.Context, o operatorOptions) error{
+	"kopf":         runKopf,
+	"typed":        runTyped,
+	"unstructured": runUnstructured,
+}
+
+type operatorOptions struct {
+	config  *rest.Config
+	group   string
+	objects int
+	ready   func()
+}
+
+// usage is what a process has used so far. It answers each line on its standard
+// input with one on its standard output: "usage", or "heap" after a garbage
+// collection. The first one comes unasked, when it is ready.
+type usage struct {
+	CPU     time.Duration // user and system
+	Peak    int64         // bytes resident at most
+	Heap    int64         // bytes of live objects; only if asked for
+	Handled int64         // calls of handlers
+}
+
+func runOperator(kind string) {
+	if err := operate(kind); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, kind+":", err)
+		os.Exit(1)
+	}
+}
+
+func operate(kind string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	objects, err := strconv.Atoi(os.Getenv(objectsVar))
+	if err != nil {
+		return err
+	}
+	resource, _, _ := strings.Cut(os.Getenv(groupVar), "-")
+	finish, err := profile(kind + "-" + resource)
+	if err != nil {
+		return err
+	}
+	if objects == 0 { // of interest is what comes
+		defer finish()
+	}
+	answers := json.NewEncoder(os.Stdout)
+	ready := func() {
+		answer := used()
+		if objects > 0 {
+			finish()
+		}
+		_ = answers.Encode(answer)
+		go func() {
+			defer stop() // when the benchmark is over, or dead
+			for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+				answer := used()
+				if lines.Text() == "heap" {
+					answer.Heap = heap()
+				}
+				_ = answers.Encode(answer)
+			}
+		}()
+	}
+	return operators[kind](ctx, operatorOptions{config, os.Getenv(groupVar), objects, ready})
+}
+
+func used() usage {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		panic(err)
+	}
+	cpu := time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	return usage{CPU: cpu, Peak: peak(), Handled: handled.Load()}
+}
+
+// peak reads what getrusage does not tell: its peak includes that of the process
+// which started this one. It is zero where there is no /proc.
+func peak() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	line, _, _ := strings.Cut(rest, "kB")
+	kilobytes, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	return kilobytes << 10
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what pools hold goes with the second one
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// profile records what the operator does, if somebody wants to know: until it knows
+// all objects, or if there are none, until it ends.
+func profile(name string) (finish func(), err error) {
+	folder := os.Getenv(profileVar)
+	if folder == "" {
+		return func() {}, nil
+	}
+	create := func(kind string) *os.File {
+		f, createErr := os.Create(filepath.Join(folder, name+"."+kind+".pprof"))
+		err = errors.Join(err, createErr)
+		return f
+	}
+	cpu, allocs := create("cpu"), create("allocs")
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(cpu); err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = pprof.Lookup("allocs").WriteTo(allocs, 0)
+		_, _ = cpu.Close(), allocs.Close()
+	}, nil
+}
+
+// process is a running operator, as the benchmark sees it.
+type process struct {
+	command *exec.Cmd
+	input   io.WriteCloser
+	output  *json.Decoder
+	ready   usage
+	wall    time.Duration // from its start until it was ready
+}
+
+// start runs an operator until it is ready.
+func start(b *testing.B, kind, group string, objects int) *process {
+	b.Helper()
+	p := &process{command: exec.CommandContext(b.Context(), os.Args[0])}
+	p.command.Env = append(os.Environ(), operatorVar+"="+kind, groupVar+"="+group, objectsVar+"="+strconv.Itoa(objects))
+	p.command.Stderr = os.Stderr
+	var err error
+	if p.input, err = p.command.StdinPipe(); err != nil {
+		b.Fatal(err)
+	}
+	output, err := p.command.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	p.output = json.NewDecoder(output)
+	begin := time.Now()
+	if err := p.command.Start(); err != nil {
+		b.Fatal(err)
+	}
+	p.ready = p.answer(b)
+	p.wall = time.Since(begin)
+	return p
+}
+
+func (p *process) answer(b *testing.B) (u usage) {
+	b.Helper()
+	if err := p.output.Decode(&u); err != nil {
+		b.Fatalf("operator does not answer: %v", err)
+	}
+	return u
+}
+
+func (p *process) ask(b *testing.B, what string) usage {
+	b.Helper()
+	if _, err := fmt.Fprintln(p.input, what); err != nil {
+		b.Fatal(err)
+	}
+	return p.answer(b)
+}
+
+func (p *process) stop(b *testing.B) {
+	b.Helper()
+	_ = p.input.Close()
+	if err := p.command.Wait(); err != nil {
+		b.Error(err)
+	}
+}
