@@ -1,0 +1,94 @@
+package kopf_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The arrows between the packages: who may import whom among our own, directly.
+// ARCHITECTURE.md draws them. What is not listed may import nothing of ours.
+var arrows = map[string][]string{
+	"":                         {"internal/engine", "internal/logging", "internal/outcome", "internal/registry", "internal/state", "internal/stream", "typed"},
+	"on":                       {"diff", "filters", "internal/fieldpath", "internal/registry", "typed"},
+	"typed":                    {"diff", "internal/registry"},
+	"filters":                  {"diff"},
+	"diff":                     {},
+	"internal/engine":          {"internal/body", "internal/cause", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
+	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},
+	"internal/outcome":         {"internal/registry", "internal/state"},
+	"internal/patching":        {"diff", "internal/body", "internal/registry"},
+	"internal/registry":        {"diff", "filters", "internal/body"},
+	"internal/state":           {"internal/body"},
+	"internal/stream":          {"internal/body"},
+	"internal/fieldpath":       {"diff"},
+	"internal/body":            {},
+	"internal/logging":         {},
+	"internal/cluster":         {}, // for tests
+	"internal/simulated":       {}, // for tests
+	"examples/quickstart":      {"", "on"},
+	"examples/quickstart/demo": {},
+}
+
+// What a user's program never contains.
+var unwanted = []string{
+	"github.com/onsi/ginkgo", "github.com/onsi/gomega", "github.com/stretchr/testify", "go.uber.org/goleak",
+	"k8s.io/kubernetes", "sigs.k8s.io/controller-runtime/pkg/envtest",
+	"github.com/kopf-go/kopf/kopftest", "github.com/kopf-go/kopf/devcluster",
+	"github.com/kopf-go/kopf/internal/cluster", "github.com/kopf-go/kopf/internal/simulated",
+}
+
+// Leaf packages know nothing of Kubernetes clients.
+var leaves = []string{"diff", "filters", "indexing"}
+
+const module = "github.com/kopf-go/kopf"
+
+func TestArrows(t *testing.T) {
+	for _, line := range goList(t, "-f", `{{.ImportPath}}:{{join .Imports " "}}`, "./...") {
+		path, imports, _ := strings.Cut(line, ":")
+		name := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+		allowed, known := arrows[name]
+		if !known {
+			t.Errorf("package %q is new: say in this test and in ARCHITECTURE.md whom it may import", name)
+		}
+		for imported := range strings.FieldsSeq(imports) {
+			ours, isOurs := strings.CutPrefix(imported, module)
+			if isOurs && !slices.Contains(allowed, strings.TrimPrefix(ours, "/")) {
+				t.Errorf("%q imports %q, which is against the arrows", name, strings.TrimPrefix(ours, "/"))
+			}
+		}
+	}
+}
+
+func TestUsersLinkNoTestTools(t *testing.T) {
+	for _, imported := range goList(t, "-deps", ".", "./on", "./typed", "./filters", "./diff") {
+		for _, prefix := range unwanted {
+			if strings.HasPrefix(imported, prefix) {
+				t.Errorf("a user's program contains %s", imported)
+			}
+		}
+	}
+}
+
+func TestLeavesKnowNoClients(t *testing.T) {
+	for _, name := range leaves {
+		if _, exists := arrows[name]; !exists {
+			continue // a room that has nothing in it yet
+		}
+		for _, imported := range goList(t, "-deps", "./"+name) {
+			if strings.HasPrefix(imported, "k8s.io/") || strings.HasPrefix(imported, "sigs.k8s.io/") {
+				t.Errorf("%s contains %s", name, imported)
+			}
+		}
+	}
+}
+
+func goList(t *testing.T, args ...string) []string {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
