@@ -261,6 +261,7 @@ func (o *object) step(b *body.Body, gone bool) (verdict, error) {
 		o.mistrust()
 		return verdict{again: true}, nil
 	}
+	w.conflicts = 0 // the back-off is their end, too
 	o.mistrust()
 	return verdict{}, err
 }
@@ -281,10 +282,11 @@ const maxConflicts = 5
 func (o *object) learn(b *body.Body) *body.Body {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.admit(b) || o.seen == b.ResourceVersion {
-		o.work.latest = b
+	order, err := resourceversion.CompareResourceVersion(b.ResourceVersion, o.seen)
+	if o.seen == "" || err != nil || order >= 0 { // what cannot be compared is believed: the server said it just now
+		o.seen, o.work.latest = b.ResourceVersion, b
 	}
-	if _, err := resourceversion.CompareResourceVersion(b.ResourceVersion, b.ResourceVersion); err != nil {
+	if err != nil {
 		o.work.blindUntil = time.Now().Add(o.kind.engine.settings.ConsistencyTimeout)
 	}
 	return o.work.latest

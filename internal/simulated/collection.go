@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,6 +74,19 @@ func (c *Collection) Delete(namespace, n string) error {
 	defer c.server.mu.Unlock()
 	_, err := c.delete(name{namespace, n})
 	return err
+}
+
+// Vanish takes an object away at once, whatever its finalizers: so a real server does
+// with one whose deletion it decided on before the finalizer was put on.
+func (c *Collection) Vanish(namespace, n string) error {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	at := name{namespace, n}
+	if c.objects[at] == nil {
+		return apierrors.NewNotFound(c.kind.resource(), n)
+	}
+	c.remove(at)
+	return nil
 }
 
 // Get returns an object, or nil if it is not there.
