@@ -144,7 +144,7 @@ var _ = Describe("an operator that is killed", func() {
 			}
 		}
 		for uid, held := range records.held {
-			Expect(seen[uid]["create"] || records.deletedEarly[uid] || records.gone[uid]).To(BeTrue(), "no creation of %s: %s", held, strings.Join(records.history[uid], "\n"))
+			Expect(seen[uid]["create"] || records.deletedEarly[uid] || records.gone[uid] && !records.deleting[uid]).To(BeTrue(), "no creation of %s: %s", held, strings.Join(records.history[uid], "\n"))
 			if records.gone[uid] && records.deleting[uid] {
 				Expect(seen[uid]["delete"]).To(BeTrue(), "no deletion of %s: %s", held, strings.Join(records.history[uid], "\n"))
 			}

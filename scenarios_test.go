@@ -345,15 +345,20 @@ var _ = Describe("an operator", func() {
 		w := newWorld(ctx, "later", true)
 		c := &calls{}
 		w.handleAll(c)
-		group, late := w.group+"x", &calls{}
+		group := cluster.NewGroup("late")
 		on.Create(func(ctx context.Context, change *kopf.Change[*Widget]) error {
-			late.add("create")
+			c.add("late %s", change.Object.Name)
 			return nil
 		}, on.Resource(group+"/v1", cluster.Plural), w.in, on.ID("late"))
 		w.start(func(o *kopf.Options) { o.Settings.DiscoveryInterval = 100 * time.Millisecond })
 		w.create(ctx, "a", 1)
 		Eventually(c.of("create a 1")).Should(Equal(1))
-		Expect(late.all()).To(BeEmpty())
+
+		Expect(k8s.InstallIn(ctx, group, true)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(k8s.Uninstall(ctx, group)).To(Succeed()) })
+		Expect(k8s.Raw(ctx, "POST", group, w.namespace, "", fmt.Appendf(nil,
+			`{"apiVersion":"%s/v1","kind":%q,"metadata":{"name":"b"}}`, group, cluster.Kind))).Error().NotTo(HaveOccurred())
+		Eventually(c.of("late b")).Should(Equal(1))
 	})
 })
 

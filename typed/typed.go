@@ -113,8 +113,8 @@ type Event[T Object] struct {
 	Resource schema.GroupVersionResource
 }
 
-// Snapshot is what a filter sees of an object. It is shared by all that look at
-// the same version, and must not be changed.
+// Snapshot is what a filter sees of an object: a private copy, which is decoded each
+// time that the filter is asked.
 type Snapshot[T Object] struct {
 	// Object is the object as it was last seen.
 	Object T

@@ -101,7 +101,15 @@ const (
 // Install makes a custom resource, widgets, in a group of its own, and returns the
 // group. It has spec and status with whatever fields.
 func (c *Cluster) Install(ctx context.Context, name string, status bool) (group string, err error) {
-	group = name + "-" + rand.String(5) + ".kopf.test"
+	group = NewGroup(name)
+	return group, c.InstallIn(ctx, group, status)
+}
+
+// NewGroup returns the name of a group that does not exist.
+func NewGroup(name string) string { return name + "-" + rand.String(5) + ".kopf.test" }
+
+// InstallIn is Install for a group that was named before.
+func (c *Cluster) InstallIn(ctx context.Context, group string, status bool) error {
 	keep := true
 	open := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}
 	version := apiextensionsv1.CustomResourceDefinitionVersion{
@@ -113,7 +121,7 @@ func (c *Cluster) Install(ctx context.Context, name string, status bool) (group 
 	if status {
 		version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
 	}
-	_, err = envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{{
+	_, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{{
 		ObjectMeta: metav1.ObjectMeta{Name: Plural + "." + group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: group, Scope: apiextensionsv1.NamespaceScoped,
@@ -123,7 +131,7 @@ func (c *Cluster) Install(ctx context.Context, name string, status bool) (group 
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version},
 		},
 	}}})
-	return group, err
+	return err
 }
 
 // Uninstall removes what Install made.
