@@ -605,3 +605,33 @@ func TestForbidden(t *testing.T) {
 		w.expect("create w1 #0 →1 +0s")
 	})
 }
+
+// A missing permission is said once, with the verb, the resource and the handlers that
+// need it, and mended without a restart (design §4).
+func TestListIsForbidden(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.allow("permission is missing")
+		var grants []func()
+		for _, verb := range []string{"list", "watch"} {
+			grants = append(grants, w.server.Before(simulated.On{Verb: verb}, simulated.Always(&simulated.Fault{Code: http.StatusForbidden})))
+		}
+		w.start(handlers.all)
+		w.create("w1", 1)
+		w.sleep(10 * time.Minute)
+		w.expect()
+		logs := w.errorLogs("permission is missing")
+		if len(logs) == 0 || len(logs) > 2 {
+			t.Fatalf("said %d times, once for a verb is right: %q", len(logs), logs)
+		}
+		for _, part := range []string{"verb=", "widgets", "create,update,delete,resume"} {
+			if !strings.Contains(logs[0], part) {
+				t.Errorf("%q does not name %s", logs[0], part)
+			}
+		}
+		for _, grant := range grants {
+			grant()
+		}
+		w.sleep(2 * time.Minute)
+		w.expectAnyTime("create w1 #0 →1")
+	})
+}
