@@ -25,8 +25,15 @@ type director struct {
 	mu         sync.Mutex
 	namespaces map[string]bool
 	kinds      []*kind
-	cancels    map[streamKey]context.CancelFunc
+	following  map[streamKey]following
 	said       map[string]bool // complaints that were made already
+}
+
+// following is a stream that runs.
+type following struct {
+	kind   *kind
+	cancel context.CancelFunc
+	ended  chan struct{}
 }
 
 type streamKey struct {
@@ -36,7 +43,7 @@ type streamKey struct {
 
 func newDirector(e *Engine) *director {
 	return &director{
-		Engine: e, namespaces: map[string]bool{}, cancels: map[streamKey]context.CancelFunc{}, said: map[string]bool{},
+		Engine: e, namespaces: map[string]bool{}, following: map[streamKey]following{}, said: map[string]bool{},
 	}
 }
 
@@ -116,18 +123,22 @@ func (d *director) startKind(ctx context.Context, k *kind) {
 // follow starts the stream of a kind in a namespace. The caller holds the lock.
 func (d *director) follow(ctx context.Context, k *kind, namespace string) {
 	key := streamKey{k.resource.GVR, namespace}
-	if d.cancels[key] != nil {
+	if _, is := d.following[key]; is {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	d.cancels[key] = cancel
+	ended := make(chan struct{})
+	d.following[key] = following{kind: k, cancel: cancel, ended: ended}
 	s := stream.New(stream.Options{
 		Client: d.client, GVR: k.resource.GVR, GVK: k.resource.GVK, Namespace: namespace,
 		OnEvent: k.handle,
 		OnError: func(f stream.Failure) { d.failed(k, f) },
 		Logger:  d.log,
 	})
-	d.streams.Go(func() { s.Run(ctx) })
+	d.streams.Go(func() {
+		defer close(ended)
+		s.Run(ctx)
+	})
 	d.streams.Go(func() {
 		select {
 		case <-ctx.Done():
@@ -214,14 +225,26 @@ func (d *director) serve(ctx context.Context, namespace string) {
 	}
 }
 
+// abandon stops to serve a namespace that is gone. So are its objects, though the end
+// of the stream may have come before the news of it.
 func (d *director) abandon(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.namespaces, namespace)
-	for key, cancel := range d.cancels {
-		if key.namespace == namespace {
-			cancel()
-			delete(d.cancels, key)
+	for key, f := range d.following {
+		if key.namespace != namespace {
+			continue
 		}
+		f.cancel()
+		delete(d.following, key)
+		objects := f.kind.in(namespace) // not those of a namespace that is created anew meanwhile
+		d.streams.Go(func() {
+			<-f.ended
+			for _, o := range objects {
+				if f.kind.knows(o) { // else the stream has told of it before its end
+					o.offer(stream.Event{Type: stream.Deleted, Missed: true, Body: o.identity()})
+				}
+			}
+		})
 	}
 }

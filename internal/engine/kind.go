@@ -91,6 +91,27 @@ func (k *kind) handle(event stream.Event) {
 	o.offer(event)
 }
 
+// in returns the objects of a namespace.
+func (k *kind) in(namespace string) (objects []*object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range k.objects {
+		if o.namespace == namespace {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+// knows tells whether nothing was heard yet of an object's deletion.
+func (k *kind) knows(o *object) bool {
+	o.mu.Lock() // an object's lock comes before that of its kind
+	defer o.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.objects[o.uid] == o && !o.gone
+}
+
 // forget ends the record of an object that is gone.
 func (k *kind) forget(o *object) {
 	k.mu.Lock()

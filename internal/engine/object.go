@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -69,7 +70,7 @@ func (o *object) offer(event stream.Event) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if event.Type == stream.Deleted {
+	if event.Type == stream.Deleted && !o.gone {
 		o.vanish(event)
 		return
 	}
@@ -296,6 +297,12 @@ func (o *object) learn(b *body.Body) *body.Body {
 func (o *object) finish(r cause.Reason) {
 	o.initial = false
 	o.ended = o.ended || r == cause.Delete || r == cause.Free
+}
+
+// identity is a body that says who the object was, and no more.
+func (o *object) identity() *body.Body {
+	apiVersion, kind := o.kind.resource.GVK.ToAPIVersionAndKind()
+	return body.Identify(metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, o.namespace, o.name, o.uid, "")
 }
 
 func (o *object) log() *slog.Logger {

@@ -57,6 +57,7 @@ type world struct {
 	server   *simulated.Server
 	widgets  *simulated.Collection
 	settings kopf.Settings
+	spaces   []string // the operators' namespaces; none: all
 
 	mu        sync.Mutex
 	begun     time.Time
@@ -426,7 +427,7 @@ func (w *world) launchAs(name string, register func(handlers)) *operator {
 	o := &operator{w: w, done: make(chan error, 1), link: &link{to: w.server}}
 	o.link.dead, o.link.die = context.WithCancel(context.Background())
 	op, err := kopf.New(kopf.Options{
-		Name: name, Registry: r, Settings: w.settings, Logger: slog.New(logbook{w: w, of: o}),
+		Name: name, Registry: r, Settings: w.settings, Namespaces: w.spaces, Logger: slog.New(logbook{w: w, of: o}),
 		Config: &rest.Config{Host: "http://simulated.invalid", Transport: o.link},
 	})
 	if err != nil {
