@@ -56,8 +56,6 @@ type (
 	Resource[Spec, Status any] = typed.Resource[Spec, Status]
 	// Reason says why a change handler is called.
 	Reason = typed.Reason
-	// Settings tune the operator; the zero value is the defaults.
-	Settings = engine.Settings
 	// Registry collects registrations, for operators that do not use the default one.
 	Registry = registry.Registry
 )
@@ -179,14 +177,14 @@ func New(o Options) (*Operator, error) {
 	}
 	return &Operator{config: engine.Config{
 		Client: client, Discovery: discoverer, Handlers: handlers, Namespaces: namespaces,
-		Naming: naming, Settings: o.Settings, Log: o.Logger,
+		Naming: naming, Settings: o.Settings.engine(), Log: o.Logger,
 	}}, nil
 }
 
 // Run handles objects until the context ends, then stops in an orderly way: nothing
 // new begins, the contexts of running handlers end with ErrExiting as the cause, and
 // what was done is written down. Handlers that do not return within
-// Settings.ExitTimeout are left behind and named in the returned error. Run may be
+// Settings.Queueing.ExitTimeout are left behind and named in the returned error. Run may be
 // called again after it has returned, but not while it runs.
 func (o *Operator) Run(ctx context.Context) error {
 	o.config.Log.Info("operator starts", "handlers", len(o.config.Handlers))

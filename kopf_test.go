@@ -180,7 +180,7 @@ func TestNewDefaults(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	op, err = New(Options{
 		Name: "widgets", Namespaces: []string{"a,b", "!c"}, Registry: NewRegistry(), Config: given, Logger: log,
-		Settings: Settings{ExitTimeout: time.Hour},
+		Settings: Settings{Queueing: QueueingSettings{ExitTimeout: time.Hour}},
 	})
 	if err != nil {
 		t.Fatal(err)

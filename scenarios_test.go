@@ -350,7 +350,7 @@ var _ = Describe("an operator", func() {
 			c.add("late %s", change.Object.Name)
 			return nil
 		}, on.Resource(group+"/v1", cluster.Plural), w.in, on.ID("late"))
-		w.start(func(o *kopf.Options) { o.Settings.DiscoveryInterval = 100 * time.Millisecond })
+		w.start(func(o *kopf.Options) { o.Settings.Scanning.Interval = 100 * time.Millisecond })
 		w.create(ctx, "a", 1)
 		Eventually(c.of("create a 1")).Should(Equal(1))
 

@@ -773,7 +773,7 @@ func TestTwoOperators(t *testing.T) {
 // Fault-free bursts of objects, with more of them than cycles at a time.
 func TestMoreObjectsThanCycles(t *testing.T) {
 	scenario(t, func(w *world) {
-		w.settings.MaxCycles = 2
+		w.settings.Queueing.WorkerLimit = 2
 		w.start(func(h handlers) {
 			h.create("create", func(context.Context, *change) error { time.Sleep(time.Second); return nil })
 			h.update("update", nil)

@@ -368,7 +368,7 @@ func TestErrorBackoff(t *testing.T) {
 func TestEventsDuringErrorBackoff(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("handling failed, will be tried again")
-		w.settings.ErrorDelays = []time.Duration{20 * time.Second}
+		w.settings.Queueing.ErrorDelays = []time.Duration{20 * time.Second}
 		w.start(func(h handlers) {
 			h.create("create", nil)
 			h.delete("delete", nil)

@@ -28,7 +28,7 @@ func sleeping(d time.Duration) changeFn {
 // X24, design §3.4: a handler that runs for an hour holds nothing else up.
 func TestLongHandler(t *testing.T) {
 	scenario(t, func(w *world) {
-		w.settings.MaxCycles = 1
+		w.settings.Queueing.WorkerLimit = 1
 		w.start(func(h handlers) {
 			h.create("create", func(ctx context.Context, c *change) error {
 				if c.Object.Name == "long" {
@@ -320,7 +320,7 @@ func TestInterruptedByStop(t *testing.T) {
 // A handler that does not listen is left behind after ExitTimeout, and named.
 func TestDeafHandler(t *testing.T) {
 	scenario(t, func(w *world) {
-		w.settings.ExitTimeout = 5 * time.Second
+		w.settings.Queueing.ExitTimeout = 5 * time.Second
 		o := w.start(func(h handlers) {
 			h.create("deaf", func(context.Context, *change) error { time.Sleep(time.Hour); return nil })
 			h.create("next", nil)
@@ -344,7 +344,7 @@ func TestDeafHandler(t *testing.T) {
 // Nothing begins after the stop has begun, and queued objects are left to the next.
 func TestStopWithQueue(t *testing.T) {
 	scenario(t, func(w *world) {
-		w.settings.MaxCycles = 1
+		w.settings.Queueing.WorkerLimit = 1
 		register := func(h handlers) { h.create("create", sleeping(time.Minute)); h.delete("delete", nil) }
 		o := w.start(register)
 		names := []string{"a", "b", "c", "d"}

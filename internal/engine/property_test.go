@@ -134,8 +134,8 @@ func (c *chaos) handler(sibling int) changeFn {
 
 func (c *chaos) run() {
 	c.allow("handling failed, will be tried again")
-	c.settings.MaxCycles = 3
-	c.settings.ErrorDelays = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second}
+	c.settings.Queueing.WorkerLimit = 3
+	c.settings.Queueing.ErrorDelays = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second}
 	names := []string{"w1", "w2", "w3", "w4", "w5"}
 	c.op = c.launch(c.register)
 	remove := c.faults()

@@ -199,7 +199,7 @@ func TestResumeOfDeleted(t *testing.T) {
 // Many objects at once at the start, which must not hold up a new one.
 func TestResumeOfMany(t *testing.T) {
 	scenario(t, func(w *world) {
-		w.settings.MaxCycles = 3
+		w.settings.Queueing.WorkerLimit = 3
 		o := w.start(handlers.all)
 		for i := range 50 {
 			w.create(fmt.Sprint("w", i), 1)

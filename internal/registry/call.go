@@ -1,0 +1,49 @@
+package registry
+
+import (
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kopf-go/kopf/diff"
+	"github.com/kopf-go/kopf/internal/body"
+)
+
+// Call is one invocation of a handler: everything that its typed argument is
+// made from. It belongs to that invocation alone.
+type Call struct {
+	Body     *body.Body
+	Identity bool // the body knows only who the object was
+	Resource schema.GroupVersionResource
+	Type     string // of the event: listed, added, modified, deleted
+	Reason   string
+
+	Old  []byte    // JSON of the last-handled essence; nil if there is none
+	Diff diff.Diff // of the essences, reduced to the handler's field
+	// The values at the handler's field.
+	OldValue, NewValue any
+	HadOld, HasNew     bool
+
+	Retry   int
+	Started time.Time
+	Param   any
+	Log     *slog.Logger
+	Patch   *Edits
+	Result  any // what the handler stored with SetResult
+}
+
+// DecodeError says that an object does not decode into a handler's Go type.
+type DecodeError struct {
+	Type reflect.Type
+	Err  error
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("object does not decode into %s: %v", e.Type, e.Err)
+}
+
+// Unwrap returns what the decoder said.
+func (e *DecodeError) Unwrap() error { return e.Err }

@@ -1,0 +1,81 @@
+package kopf
+
+import (
+	"time"
+
+	"github.com/kopf-go/kopf/internal/engine"
+)
+
+// Settings tune an operator, in groups of the names that they have in Kopf. Zero
+// values stand for the defaults.
+type Settings struct {
+	// Execution is how handlers are called.
+	Execution ExecutionSettings
+	// Queueing is how objects are worked on.
+	Queueing QueueingSettings
+	// Persistence is what is kept on objects.
+	Persistence PersistenceSettings
+	// Networking is about requests.
+	Networking NetworkingSettings
+	// Scanning is how resources are found.
+	Scanning ScanningSettings
+}
+
+// ExecutionSettings say how handlers are called.
+type ExecutionSettings struct {
+	// DefaultBackoff is the pause after a failed attempt of a handler that does not
+	// say one itself. Default: 1 minute.
+	DefaultBackoff time.Duration
+	// CheckpointInterval is how old the success of a handler may become, while other
+	// handlers of the same object still run, until it is written down. Default: 1 second.
+	CheckpointInterval time.Duration
+}
+
+// QueueingSettings say how objects are worked on.
+type QueueingSettings struct {
+	// WorkerLimit is how many objects are worked on at the same time, not counting
+	// those whose handlers are running. Default: 100.
+	WorkerLimit int
+	// ErrorDelays are the pauses after errors that are not a handler's, such as a
+	// refused write: per object, one after the other, the last one repeated. Default:
+	// 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377 and 610 seconds (THR-1).
+	ErrorDelays []time.Duration
+	// ExitTimeout is how long handlers may go on when the operator stops, after their
+	// context has ended; then they are left behind, and named. Default: 10 seconds.
+	ExitTimeout time.Duration
+}
+
+// PersistenceSettings say what is kept on objects.
+type PersistenceSettings struct {
+	// ConsistencyTimeout is how long events are held against an own write that
+	// cannot be found among them, for resources whose versions cannot be compared.
+	// Default: 5 seconds (CON-1).
+	ConsistencyTimeout time.Duration
+}
+
+// NetworkingSettings are about requests.
+type NetworkingSettings struct {
+	// RequestTimeout limits each write. Default: 30 seconds.
+	RequestTimeout time.Duration
+}
+
+// ScanningSettings say how resources are found.
+type ScanningSettings struct {
+	// Interval is the pause between looks for resources that are not served yet.
+	// Default: 5 seconds.
+	Interval time.Duration
+}
+
+// engine returns the settings in the form of the engine, which knows no groups.
+func (s Settings) engine() engine.Settings {
+	return engine.Settings{
+		DefaultBackoff:     s.Execution.DefaultBackoff,
+		CheckpointInterval: s.Execution.CheckpointInterval,
+		MaxCycles:          s.Queueing.WorkerLimit,
+		ErrorDelays:        s.Queueing.ErrorDelays,
+		ExitTimeout:        s.Queueing.ExitTimeout,
+		ConsistencyTimeout: s.Persistence.ConsistencyTimeout,
+		RequestTimeout:     s.Networking.RequestTimeout,
+		DiscoveryInterval:  s.Scanning.Interval,
+	}
+}
