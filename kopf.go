@@ -48,6 +48,8 @@ type (
 	FieldChange[T Object, V any] = typed.FieldChange[T, V]
 	// Event is what handlers for every event get.
 	Event[T Object] = typed.Event[T]
+	// Outcome is what a sub-handler has come to; see on.Execute.
+	Outcome = typed.Outcome
 	// Snapshot is what filters get.
 	Snapshot[T Object] = typed.Snapshot[T]
 	// Patch collects changes of the object.

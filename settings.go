@@ -26,6 +26,8 @@ type ExecutionSettings struct {
 	// DefaultBackoff is the pause after a failed attempt of a handler that does not
 	// say one itself. Default: 1 minute.
 	DefaultBackoff time.Duration
+	// Lifecycle picks the handlers that are called in one cycle. Default: AllAtOnce.
+	Lifecycle Lifecycle
 	// CheckpointInterval is how old the success of a handler may become, while other
 	// handlers of the same object still run, until it is written down. Default: 1 second.
 	CheckpointInterval time.Duration
@@ -70,6 +72,7 @@ type ScanningSettings struct {
 func (s Settings) engine() engine.Settings {
 	return engine.Settings{
 		DefaultBackoff:     s.Execution.DefaultBackoff,
+		Lifecycle:          s.Execution.Lifecycle.engine(),
 		CheckpointInterval: s.Execution.CheckpointInterval,
 		MaxCycles:          s.Queueing.WorkerLimit,
 		ErrorDelays:        s.Queueing.ErrorDelays,

@@ -28,7 +28,9 @@ func (d *draft) check() {
 		if field, err = fieldpath.Check(d.Type, d.Field); err != nil {
 			d.mistakes = append(d.mistakes, err)
 		}
-		d.Handler.ID += "/" + strings.Join(d.Field, ".")
+		if !d.inside { // HID-2
+			d.Handler.ID += "/" + strings.Join(d.Field, ".")
+		}
 	}
 	for _, criterion := range []struct {
 		option string

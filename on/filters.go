@@ -14,14 +14,14 @@ import (
 
 // Label takes only objects whose label fits value: a text, a criterion of package
 // filters, or a function of the label's text. Repeatable; all must fit (FLT-6).
-func Label(key string, value any) AnyOption {
+func Label(key string, value any) CommonOption {
 	return setting(func(d *draft) {
 		d.Labels = append(d.Labels, d.criterion("on.Label", key, value))
 	})
 }
 
 // Annotation takes only objects whose annotation fits value; see Label.
-func Annotation(key string, value any) AnyOption {
+func Annotation(key string, value any) CommonOption {
 	return setting(func(d *draft) {
 		d.Annotations = append(d.Annotations, d.criterion("on.Annotation", key, value))
 	})
@@ -45,7 +45,7 @@ func (d *draft) criterion(option, key string, value any) registry.Criterion {
 // criteria, on every event of an object, so it should be quick and must not change
 // the object. A panic in it counts as a failure of the handler's object, which is
 // tried again later.
-func When[T typed.Object](fn func(context.Context, *typed.Snapshot[T]) bool) AnyOption {
+func When[T typed.Object](fn func(context.Context, *typed.Snapshot[T]) bool) CommonOption {
 	return setting(func(d *draft) {
 		if fn == nil {
 			d.mistake("on.When got no function")
@@ -130,7 +130,7 @@ func FieldOf[T typed.Object, V any](accessor func(T) *V) FieldOption {
 // Value takes only objects whose field fits value, before or after the change: a
 // literal of the field's type, a criterion of package filters, or a function of
 // the field's value. It needs a field (FLT-8).
-func Value(value any) AnyOption {
+func Value(value any) CommonOption {
 	return setting(func(d *draft) { d.once("on.Value", &d.value, value) })
 }
 

@@ -22,6 +22,8 @@ type (
 	FieldChangeOption interface{ fieldChange(*draft) }
 	// EventOption is an option of Event.
 	EventOption interface{ event(*draft) }
+	// SubhandlerOption is an option of Subhandler and Subhandlers.
+	SubhandlerOption interface{ subhandler(*draft) }
 
 	// ChangeOption is an option of every handler that can be retried.
 	ChangeOption interface {
@@ -30,6 +32,7 @@ type (
 		DeleteOption
 		ResumeOption
 		FieldChangeOption
+		SubhandlerOption
 	}
 	// FieldOption is an option of every handler that has no field of its own.
 	FieldOption interface {
@@ -38,16 +41,27 @@ type (
 		DeleteOption
 		ResumeOption
 		EventOption
+		SubhandlerOption
 	}
 	// UpdatedOption is an option of handlers that know an old and a new value.
 	UpdatedOption interface {
 		UpdateOption
 		FieldChangeOption
+		SubhandlerOption
 	}
-	// AnyOption is an option of every handler.
+	// AnyOption is an option of every handler that is registered.
 	AnyOption interface {
-		ChangeOption
+		CreateOption
+		UpdateOption
+		DeleteOption
+		ResumeOption
+		FieldChangeOption
 		EventOption
+	}
+	// CommonOption is an option of every handler, sub-handlers included.
+	CommonOption interface {
+		AnyOption
+		SubhandlerOption
 	}
 )
 
@@ -60,6 +74,7 @@ type draft struct {
 	value    any          // as the user gave them; nil: none
 	old, new any
 	mistakes []error
+	inside   bool // of another handler
 }
 
 func (d *draft) mistake(format string, args ...any) {
@@ -75,6 +90,7 @@ func (s setting) delete(d *draft)      { s(d) }
 func (s setting) resume(d *draft)      { s(d) }
 func (s setting) fieldChange(d *draft) { s(d) }
 func (s setting) event(d *draft)       { s(d) }
+func (s setting) subhandler(d *draft)  { s(d) }
 
 // ID names the handler in logs, in the progress kept on objects and in their
 // status. It must stay the same across releases, or handlers in the middle of
@@ -94,7 +110,7 @@ func ID(id string) AnyOption {
 
 // Param is handed to the function as it is, so that one function can be registered
 // several times, under different ids (MEM-7).
-func Param(value any) AnyOption {
+func Param(value any) CommonOption {
 	return setting(func(d *draft) { d.Param = value })
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -21,6 +22,8 @@ type Subject struct {
 	Old, New *state.Essence // nil in Old: never handled; nil in both: look at the whole body
 	Resource schema.GroupVersionResource
 	Log      *slog.Logger
+
+	whole diff.Diff // of the essences, once it is known; it is never empty then
 }
 
 // PreMatches tells whether the object is in the handler's scope: every criterion
@@ -47,7 +50,7 @@ func (s *Subject) Matches(ctx context.Context, h *registry.Handler) (bool, error
 	if ok, err := s.PreMatches(ctx, h); !ok || err != nil {
 		return false, err
 	}
-	if len(h.Field) == 0 || h.Kind != registry.Update && h.Kind != registry.Field {
+	if len(h.Field) == 0 || !h.UpdateLike() {
 		return true, nil
 	}
 	return s.fieldFits(h)
@@ -55,15 +58,17 @@ func (s *Subject) Matches(ctx context.Context, h *registry.Handler) (bool, error
 
 // Diff leads from the old essence to the new one, at the handler's field.
 func (s *Subject) Diff(h *registry.Handler) (diff.Diff, error) {
-	before, after, err := s.trees()
-	if err != nil {
-		return nil, err
+	if s.whole == nil {
+		before, after, err := s.trees()
+		if err != nil {
+			return nil, err
+		}
+		s.whole = diff.Of(untyped(before), untyped(after))
 	}
-	d := diff.Of(untyped(before), untyped(after))
 	if len(h.Field) > 0 {
-		d = d.At(h.Field)
+		return s.whole.At(h.Field), nil
 	}
-	return d, nil
+	return slices.Clone(s.whole), nil
 }
 
 // Values returns the values at the handler's field.

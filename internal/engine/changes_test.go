@@ -382,9 +382,9 @@ func TestChangeDuringRetryingCreation(t *testing.T) {
 	})
 }
 
-// X03, PRG-8 as decided: a change that is taken back leaves nothing behind, and the
-// next one begins anew.
-func TestRevertDuringRetries(t *testing.T) {
+// X03, PRG-8 as decided: a change that is taken back leaves nothing behind. Who has
+// handled it is told, and the next change begins anew.
+func TestRevertDuringRetries_PRG8(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.create("create", nil)
@@ -400,7 +400,7 @@ func TestRevertDuringRetries(t *testing.T) {
 		w.settle()
 		w.noProgress("w1")
 		w.sleep(5 * time.Minute)
-		w.expect("good w1 #0 1→2 +0s", "bad w1 #0 1→2 +0s")
+		w.expect("good w1 #0 1→2 +0s", "bad w1 #0 1→2 +0s", "good w1 #0 2→1 +3s", "bad w1 #0 2→1 +3s")
 		w.mark()
 		w.resize("w1", 4)
 		w.settle()

@@ -47,7 +47,7 @@ type work struct {
 	timer   *timer
 
 	carry     *carry // what could not be written yet
-	saw       saw
+	seen      seen
 	failures  int  // framework errors in a row (THR-1)
 	conflicts int  // in a row
 	refresh   bool // a write failed: what is on the server is unknown
@@ -82,7 +82,7 @@ func (o *object) offer(event stream.Event) {
 			o.initial = false
 			return
 		}
-		o.work = &work{saw: saw{}}
+		o.work = &work{seen: seen{}}
 	}
 	o.work.latest, o.work.newer = event.Body, true
 	if o.work.failures == 0 { // else only the newest body counts when the back-off is over (THR-2)
@@ -126,7 +126,7 @@ func (o *object) vanish(event stream.Event) {
 			o.kind.forget(o)
 			return
 		}
-		o.work = &work{saw: saw{}}
+		o.work = &work{seen: seen{}}
 	}
 	if !event.Missed {
 		o.work.latest = event.Body
@@ -245,7 +245,8 @@ func (o *object) step(b *body.Body, gone bool) (verdict, error) {
 		w.refresh = false
 		o.mu.Unlock()
 	}
-	c := &cycle{object: o, kind: o.kind, body: b, gone: gone, now: time.Now(), carry: w.carry, saw: w.saw}
+	c := &cycle{object: o, kind: o.kind, body: b, gone: gone, now: time.Now(), carry: w.carry, seen: w.seen}
+	c.checkpoints.cycle = c
 	v, err := c.do()
 	w.carry = c.leftover
 	if err == nil {

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/kopf-go/kopf/internal/registry"
+)
 
 // Settings tune the engine; kopf.Settings says what they mean. Zero values stand
 // for the defaults.
@@ -13,6 +17,8 @@ type Settings struct {
 	ExitTimeout        time.Duration
 	MaxCycles          int
 	DiscoveryInterval  time.Duration
+	// Lifecycle picks the ids of those that are called; nil: all.
+	Lifecycle func([]registry.Due) []string
 }
 
 // WithDefaults fills in what is zero.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -115,74 +114,4 @@ func anotherUID(err error) bool {
 		}
 	}
 	return false
-}
-
-// checkpoints records finished handlers while others of the same cycle still run:
-// one that finished more than the interval ago is written down, so that a crash
-// repeats no more than the last moments. Plain bookkeeping takes no lock and so
-// never conflicts. stop ends it and waits for a write that is under way.
-func (c *cycle) checkpoints() (stop func()) {
-	if len(c.tasks) < 2 || c.gone {
-		return func() {}
-	}
-	e := c.kind.engine
-	writing := make(chan struct{}, 1) // a lock that may be waited for in a synctest bubble
-	stopped := false
-	saved := map[*task]time.Time{}
-	var next *timer
-	var save func()
-	save = func() {
-		go func() {
-			writing <- struct{}{}
-			defer func() { <-writing }()
-			if stopped {
-				return
-			}
-			c.saveFinished(saved)
-			next = e.timers.at(time.Now().Add(e.settings.CheckpointInterval), save)
-		}()
-	}
-	writing <- struct{}{}
-	next = e.timers.at(time.Now().Add(e.settings.CheckpointInterval), save)
-	<-writing
-	return func() {
-		writing <- struct{}{}
-		defer func() { <-writing }()
-		stopped = true
-		e.timers.stop(next)
-	}
-}
-
-func (c *cycle) saveFinished(saved map[*task]time.Time) {
-	e := c.kind.engine
-	changes := state.NewChanges(c.body, e.naming)
-	c.mu.Lock()
-	for _, t := range c.tasks {
-		age := time.Since(t.record.Stopped)
-		if t.record.Finished() && age >= e.settings.CheckpointInterval && saved[t] != t.record.Stopped {
-			changes.StoreRecord(c.kind.keys[t.handler], t.record)
-			saved[t] = t.record.Stopped
-		}
-	}
-	c.mu.Unlock()
-	annotations := changes.Annotations()
-	if len(annotations) == 0 {
-		return
-	}
-	plan, err := patching.Compose(c.body, patching.Change{Annotations: annotations}, c.kind.resource.Status)
-	if err != nil || plan.Object == nil {
-		return
-	}
-	b, err := e.patch(c.kind.resource, c.object, plan.Object)
-	if err != nil {
-		c.log.Debug("progress could not be written in between", "error", err)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.uncertain = true // it may have been written all the same
-		return
-	}
-	c.object.learn(b)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.checkpoint = b
 }

@@ -39,21 +39,36 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panicked: %v", e.Value) }
 
+// UnfinishedError is how a handler ends whose sub-handlers have not all come to an
+// end: it is called again when the next one of them is due.
+type UnfinishedError struct{ Delay time.Duration }
+
+func (e *UnfinishedError) Error() string { return "sub-handlers are not finished" }
+
 // Outcome is what an attempt, or the refusal of one, came to.
 type Outcome struct {
 	Final bool          // no attempt follows
 	Delay time.Duration // until the next one, if it is not final
-	Err   error         // nil: success, perhaps in spite of Ignored
+	Err   error         // nil: success, perhaps in spite of Ignored, or Waiting
 	// Ignored is an error that counts as success (OUT-2).
 	Ignored error
+	// Waiting tells that sub-handlers are not finished, which is no failure.
+	Waiting bool
 }
+
+// waiting is the message in the record of a handler whose sub-handlers are not
+// finished, as Kopf writes it (SUB-5).
+const waiting = "None"
 
 // Refused tells whether a handler's limits forbid an attempt (OUT-1).
 func Refused(h *registry.Handler, r state.Record, now time.Time) (Outcome, bool) {
 	if h.Timeout > 0 && now.Sub(r.Started) >= h.Timeout {
 		return failed(timedOut(h, nil)), true
 	}
-	if h.Retries >= 0 && r.Retries >= h.Retries {
+	// Being called again for the sake of sub-handlers is no retry, though it is counted
+	// as one on the object (SUB-5).
+	passing := r.Message == waiting && len(r.Subrefs) > 0
+	if h.Retries >= 0 && r.Retries >= h.Retries && !passing {
 		return failed(exhausted(h, nil)), true
 	}
 	return Outcome{}, false
@@ -68,12 +83,15 @@ func Of(h *registry.Handler, r state.Record, err error, now time.Time, backoff t
 	var permanent *PermanentError
 	var retry *RetryError
 	var panicked *PanicError
+	var unfinished *UnfinishedError
 	if h.Backoff >= 0 {
 		backoff = h.Backoff
 	}
 	switch {
 	case errors.As(err, &panicked):
 		return again(h, r, err, now, backoff)
+	case errors.As(err, &unfinished):
+		return Outcome{Waiting: true, Delay: unfinished.Delay} // whatever the limits (OUT-2)
 	case errors.As(err, &permanent):
 		return failed(err)
 	case errors.As(err, &retry):
@@ -119,6 +137,9 @@ func (o Outcome) Record(r state.Record, now time.Time) state.Record {
 	r.Delayed, r.Message = time.Time{}, ""
 	if o.Err != nil {
 		r.Message = o.Err.Error()
+	}
+	if o.Waiting {
+		r.Message = waiting
 	}
 	switch {
 	case !o.Final:

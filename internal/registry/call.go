@@ -33,6 +33,8 @@ type Call struct {
 	Log     *slog.Logger
 	Patch   *Edits
 	Result  any // what the handler stored with SetResult
+
+	Subhandlers *Subhandlers // of change handlers
 }
 
 // DecodeError says that an object does not decode into a handler's Go type.

@@ -72,3 +72,15 @@ type Handler struct {
 
 // Name is how the handler is named in logs and errors.
 func (h *Handler) Name() string { return string(h.Kind) + " handler " + h.ID }
+
+// UpdateLike tells whether the handler is for changes of its field, and not for
+// objects that have it (FLT-11).
+func (h *Handler) UpdateLike() bool { return h.Kind == Update || h.Kind == Field }
+
+// Due is a handler that could be called now, as a lifecycle sees it.
+type Due struct {
+	ID      string
+	Reason  string
+	Retry   int
+	Started time.Time
+}

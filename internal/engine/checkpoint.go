@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/patching"
+	"github.com/kopf-go/kopf/internal/state"
+)
+
+// checkpoints records finished handlers while others of the same cycle still run:
+// one that finished more than the interval ago is written down, so that a crash
+// repeats no more than the last moments. Plain bookkeeping takes no lock and so
+// never conflicts.
+type checkpoints struct {
+	cycle   *cycle
+	writing chan struct{} // a lock that may be waited for in a synctest bubble
+	started bool
+	stopped bool
+	next    *timer
+	saved   map[*task]time.Time
+
+	body      *body.Body // what a checkpoint has made of the object
+	uncertain bool       // nobody knows whether one has been written
+}
+
+// start begins, when there is more than one handler.
+func (p *checkpoints) start() {
+	if p.started || p.cycle.gone {
+		return
+	}
+	p.started = true
+	p.writing, p.saved = make(chan struct{}, 1), map[*task]time.Time{}
+	p.writing <- struct{}{}
+	defer func() { <-p.writing }()
+	p.schedule()
+}
+
+func (p *checkpoints) schedule() {
+	e := p.cycle.kind.engine
+	p.next = e.timers.at(time.Now().Add(e.settings.CheckpointInterval), func() {
+		go func() {
+			p.writing <- struct{}{}
+			defer func() { <-p.writing }()
+			if !p.stopped {
+				p.save()
+				p.schedule()
+			}
+		}()
+	})
+}
+
+// stop ends it and waits for a write that is under way.
+func (p *checkpoints) stop() {
+	if !p.started {
+		return
+	}
+	p.writing <- struct{}{}
+	defer func() { <-p.writing }()
+	p.stopped = true
+	p.cycle.kind.engine.timers.stop(p.next)
+}
+
+func (p *checkpoints) save() {
+	c, e := p.cycle, p.cycle.kind.engine
+	annotations := p.finished()
+	if len(annotations) == 0 {
+		return
+	}
+	plan, err := patching.Compose(c.body, patching.Change{Annotations: annotations}, c.kind.resource.Status)
+	if err != nil || plan.Object == nil {
+		return
+	}
+	b, err := e.patch(c.kind.resource, c.object, plan.Object)
+	if err != nil {
+		c.log.Debug("progress could not be written in between", "error", err)
+		p.uncertain = true // it may have been written all the same
+		return
+	}
+	c.object.learn(b)
+	p.body = b
+}
+
+// finished collects the records that are old enough.
+func (p *checkpoints) finished() map[string]*string {
+	c := p.cycle
+	changes := state.NewChanges(c.body, c.kind.engine.naming)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t := range c.all() {
+		age := time.Since(t.record.Stopped)
+		if t.record.Finished() && age >= c.kind.engine.settings.CheckpointInterval && p.saved[t] != t.record.Stopped {
+			c.store(changes, t)
+			p.saved[t] = t.record.Stopped
+		}
+	}
+	return changes.Annotations()
+}

@@ -1,0 +1,262 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/outcome"
+	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
+)
+
+// task is a selected handler with its record.
+type task struct {
+	handler *registry.Handler
+	keys    *state.Keys
+	record  state.Record
+	before  state.Record // the record, before the attempt of this cycle
+	result  any
+	err     error          // of the attempt of this cycle
+	old     *state.Essence // to tell changes from, if it is not the last-handled one
+	saw     *state.Essence // what it has finished with, if that was in this cycle
+	skipped bool           // it is due, and the lifecycle picks nobody
+
+	parent   *task
+	children []*task // sub-handlers that were declared in this cycle
+}
+
+// all are the tasks of the cycle with their sub-handlers, each after its parent.
+func (c *cycle) all() iter.Seq[*task] { return descend(c.tasks) }
+
+func descend(tasks []*task) iter.Seq[*task] {
+	return func(yield func(*task) bool) {
+		for _, t := range tasks {
+			if !yield(t) {
+				return
+			}
+			for child := range descend(t.children) {
+				if !yield(child) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// prepare finds the record of each selected handler, or begins one (PRG-2).
+func (c *cycle) prepare(selected []*registry.Handler) error {
+	keys := make([]*state.Keys, len(selected))
+	for i, h := range selected {
+		keys[i] = c.kind.keys[h]
+	}
+	records, err := c.records(keys...)
+	if err != nil {
+		return err
+	}
+	for _, h := range selected {
+		c.tasks = append(c.tasks, c.newTask(h, c.kind.keys[h], records))
+	}
+	return nil
+}
+
+// records are those of handlers: what could not be written before what is stored.
+func (c *cycle) records(keys ...*state.Keys) (map[string]state.Record, error) {
+	var found map[string]state.Record
+	// What is stored is of a change-set that is over, if we know better.
+	if !state.Foreign(c.body, c.kind.engine.naming) && c.unwritten() == nil {
+		var err error
+		if found, err = state.Records(c.body, keys...); err != nil {
+			return nil, err
+		}
+	}
+	if c.carry == nil {
+		return found, nil
+	}
+	for _, k := range keys {
+		if record, carried := c.carry.records[k.ID]; carried {
+			if found == nil {
+				found = map[string]state.Record{}
+			}
+			found[k.ID] = record
+		}
+	}
+	return found, nil
+}
+
+func (c *cycle) newTask(h *registry.Handler, keys *state.Keys, records map[string]state.Record) *task {
+	record, ok := records[h.ID]
+	if !ok || !cause.Continues(h, record.Purpose, c.reason) {
+		record = state.Record{}
+	}
+	if record.Started.IsZero() {
+		record.Started = c.now
+	}
+	record.Purpose = string(c.purpose())
+	return &task{handler: h, keys: keys, record: record, before: record}
+}
+
+// purpose is the reason, as records tell it.
+func (c *cycle) purpose() cause.Reason {
+	if c.reason == cause.Free {
+		return cause.Delete
+	}
+	return c.reason
+}
+
+// due are the tasks that are to be called now: those that are awake, of which the
+// lifecycle picks some (LIF-1).
+func (c *cycle) due(tasks []*task) []*task {
+	awake := slices.DeleteFunc(slices.Clone(tasks), func(t *task) bool { return !t.record.Awake(c.now) })
+	pick := c.kind.engine.settings.Lifecycle
+	if pick == nil || len(awake) == 0 {
+		return awake
+	}
+	byID := make(map[string]*task, len(awake))
+	choice := make([]registry.Due, len(awake))
+	for i, t := range awake {
+		byID[t.handler.ID] = t
+		choice[i] = registry.Due{ID: t.handler.ID, Reason: string(c.purpose()), Retry: t.record.Retries, Started: t.record.Started}
+	}
+	var picked []*task
+	for _, id := range pick(choice) {
+		if t := byID[id]; t != nil {
+			picked = append(picked, t)
+			delete(byID, id)
+		}
+	}
+	if len(picked) == 0 {
+		for _, t := range awake {
+			t.skipped = true
+		}
+	}
+	return picked
+}
+
+// execute calls what is due, one after the other.
+func (c *cycle) execute() {
+	if len(c.tasks) > 1 {
+		c.checkpoints.start()
+	}
+	defer c.checkpoints.stop()
+	for _, t := range c.due(c.tasks) {
+		if !c.attempt(c.kind.engine.handling, t) {
+			return
+		}
+	}
+}
+
+// attempt calls a handler, unless its limits forbid it. It tells whether the cycle
+// goes on to the next one.
+func (c *cycle) attempt(ctx context.Context, t *task) bool {
+	e := c.kind.engine
+	if e.stopping() {
+		return false
+	}
+	if o, refused := outcome.Refused(t.handler, t.record, time.Now()); refused {
+		c.settle(t, o)
+		return true
+	}
+	e.gate.leave()
+	err := c.invoke(ctx, t)
+	e.gate.reenter()
+	if err != nil && e.interrupted(err) {
+		return false // nothing is recorded: the next operator begins this attempt anew (OUT-2)
+	}
+	if err != nil && errors.As(err, new(*registry.DecodeError)) {
+		if c.reason != cause.Delete && c.reason != cause.Free {
+			c.unusable = err
+			return false
+		}
+		err = &outcome.PermanentError{Err: err} // or it could never be deleted (B04)
+	}
+	c.settle(t, outcome.Of(t.handler, t.record, err, time.Now(), e.settings.DefaultBackoff))
+	return true
+}
+
+// invoke calls a handler with an argument of its own, and then the sub-handlers that
+// it has declared.
+func (c *cycle) invoke(ctx context.Context, t *task) error {
+	h, e := t.handler, c.kind.engine
+	if h.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, t.record.Started.Add(h.Timeout), &timeoutError{h})
+		defer cancel()
+	}
+	args, err := c.arguments(t)
+	if err != nil {
+		return err
+	}
+	if err := e.call(ctx, c.object, h, args); err != nil {
+		return err
+	}
+	t.result = args.Result
+	if _, err := args.Subhandlers.Execute(ctx); err != nil {
+		return err
+	}
+	return c.unfinished(t.children)
+}
+
+func (c *cycle) arguments(t *task) (*registry.Call, error) {
+	h := t.handler
+	subject := c.subjectOf(t)
+	args := &registry.Call{
+		Body: c.body, Resource: c.kind.resource.GVR, Reason: string(c.purpose()),
+		Retry: t.record.Retries, Started: t.record.Started, Param: h.Param, Patch: c.edits,
+		Log: c.log.With("handler", h.ID, "attempt", t.record.Retries+1),
+	}
+	args.Subhandlers = &registry.Subhandlers{Parent: h, Run: func(ctx context.Context, declared []*registry.Handler) ([]registry.SubOutcome, error) {
+		return c.nest(ctx, t, declared)
+	}}
+	if subject.Old != nil {
+		args.Old = subject.Old.Bytes()
+	}
+	var err error
+	if args.Diff, err = subject.Diff(h); err != nil {
+		return nil, err
+	}
+	if len(h.Field) > 0 {
+		args.OldValue, args.HadOld, args.NewValue, args.HasNew, err = subject.Values(h)
+	}
+	return args, err
+}
+
+// subjectOf is the object as a task looks at it.
+func (c *cycle) subjectOf(t *task) *cause.Subject {
+	if t.old == nil {
+		return &c.subject
+	}
+	return &cause.Subject{Body: c.body, Old: t.old, New: c.essence, Resource: c.kind.resource.GVR, Log: c.log}
+}
+
+// settle takes an outcome into the handler's record, and says so in the log.
+func (c *cycle) settle(t *task, o outcome.Outcome) {
+	now := time.Now()
+	c.mu.Lock()
+	t.record = o.Record(t.record, now)
+	if t.record.Finished() {
+		t.saw = c.essence
+	}
+	c.settled++
+	c.mu.Unlock()
+	t.err = o.Err
+	log := c.log.With("handler", t.handler.ID, "reason", t.record.Purpose, "attempt", t.record.Retries)
+	var panicked *outcome.PanicError
+	switch {
+	case o.Waiting:
+		log.Debug("sub-handlers are not finished", "in", o.Delay)
+	case o.Ignored != nil:
+		log.Warn("handler failed, which is ignored", "error", o.Ignored)
+	case errors.As(o.Err, &panicked):
+		log.Error("handler panicked", "error", o.Err, "stack", string(panicked.Stack), "final", o.Final, "next", o.Delay)
+	case o.Err != nil && o.Final:
+		log.Error("handler failed for good", "error", o.Err)
+	case o.Err != nil:
+		log.Warn("handler failed, will be tried again", "error", o.Err, "in", o.Delay)
+	default:
+		log.Info("handler succeeded", "took", now.Sub(t.record.Started).Round(time.Millisecond))
+	}
+}
