@@ -58,6 +58,8 @@ type (
 	Resource[Spec, Status any] = typed.Resource[Spec, Status]
 	// Reason says why a change handler is called.
 	Reason = typed.Reason
+	// EventType says what a watch told of an object.
+	EventType = typed.EventType
 	// Registry collects registrations, for operators that do not use the default one.
 	Registry = registry.Registry
 )
@@ -68,6 +70,14 @@ const (
 	ReasonUpdate = typed.ReasonUpdate
 	ReasonDelete = typed.ReasonDelete
 	ReasonResume = typed.ReasonResume
+)
+
+// The types of events.
+const (
+	EventListed   = typed.EventListed
+	EventAdded    = typed.EventAdded
+	EventModified = typed.EventModified
+	EventDeleted  = typed.EventDeleted
 )
 
 // ErrExiting is the cause of the end of a handler's context when the operator stops:

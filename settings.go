@@ -42,6 +42,12 @@ type QueueingSettings struct {
 	// refused write: per object, one after the other, the last one repeated. Default:
 	// 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377 and 610 seconds (THR-1).
 	ErrorDelays []time.Duration
+	// LoopLimit is how often an object may be written within LoopWindow although nothing
+	// essential has changed in it, or only because the operator itself has changed it;
+	// progress of retries does not count. Beyond that there is a Warning event on the
+	// object, and it is handled after pauses, those of ErrorDelays. Defaults: 50, 1 minute.
+	LoopLimit  int
+	LoopWindow time.Duration
 	// ExitTimeout is how long handlers may go on when the operator stops, after their
 	// context has ended; then they are left behind, and named. Default: 10 seconds.
 	ExitTimeout time.Duration
@@ -78,6 +84,8 @@ func (s Settings) engine() engine.Settings {
 		ErrorDelays:        s.Queueing.ErrorDelays,
 		ExitTimeout:        s.Queueing.ExitTimeout,
 		ConsistencyTimeout: s.Persistence.ConsistencyTimeout,
+		LoopLimit:          s.Queueing.LoopLimit,
+		LoopWindow:         s.Queueing.LoopWindow,
 		RequestTimeout:     s.Networking.RequestTimeout,
 		DiscoveryInterval:  s.Scanning.Interval,
 	}

@@ -27,13 +27,24 @@ func newComplaints(client *stream.Client, log *slog.Logger) *complaints {
 	return &complaints{client: client, log: log, queue: make(chan *corev1.Event, 100)}
 }
 
+// The reasons of complaints, as they are in events.
+const (
+	undecodable = "Undecodable" // into a handler's Go type
+	looping     = "Looping"
+	pruned      = "Pruned" // the API server does not keep what is written
+)
+
 // complain logs and posts that an object cannot be handled: once, until there is
 // something else to complain of.
-func (e *Engine) complain(o *object, b *body.Body, err error) {
+func (e *Engine) complain(o *object, b *body.Body, reason string, err error) {
 	if !o.kind.unheard(o, err.Error()) {
 		return
 	}
-	o.log().Error("object cannot be handled until it is changed", "error", err)
+	if reason == undecodable {
+		o.log().Error("object cannot be handled until it is changed", "error", err)
+	} else {
+		o.log().Error("object is handled, but not as it should be", "reason", reason, "error", err)
+	}
 	now := metav1.NewTime(time.Now())
 	namespace := b.Namespace
 	if namespace == "" {
@@ -46,7 +57,7 @@ func (e *Engine) complain(o *object, b *body.Body, err error) {
 			APIVersion: b.APIVersion, Kind: b.Kind, Name: b.Name, Namespace: b.Namespace,
 			UID: types.UID(b.UID), ResourceVersion: b.ResourceVersion,
 		},
-		Type: corev1.EventTypeWarning, Reason: "Undecodable", Message: err.Error(), Action: "Handling",
+		Type: corev1.EventTypeWarning, Reason: reason, Message: err.Error(), Action: "Handling",
 		FirstTimestamp: now, LastTimestamp: now, EventTime: metav1.NewMicroTime(now.Time), Count: 1,
 		ReportingController: "kopf", ReportingInstance: "kopf", Source: corev1.EventSource{Component: "kopf"},
 	}

@@ -25,7 +25,7 @@ func (c *cycle) conclude() (verdict, error) {
 		c.body = c.checkpoints.body
 	}
 	if c.unusable != nil && c.settled == 0 {
-		c.kind.engine.complain(c.object, c.body, c.unusable)
+		c.kind.engine.complain(c.object, c.body, undecodable, c.unusable)
 		return verdict{}, nil // until it changes
 	}
 	if c.kind.engine.stopping() && c.settled == 0 {
@@ -46,7 +46,8 @@ func (c *cycle) conclude() (verdict, error) {
 		c.object.mistrust()
 		return verdict{again: true}, nil
 	}
-	v, err := c.write(c.change(end))
+	change := c.change(end)
+	v, err := c.write(change)
 	if err != nil {
 		c.leftover = c.carried(end)
 		c.object.initial = c.object.initial && !end.done
@@ -55,8 +56,13 @@ func (c *cycle) conclude() (verdict, error) {
 	c.leftover = nil
 	if end.done {
 		c.object.finish(c.reason)
+		if v.again {
+			if wait := c.object.circling(c.body, c.essence, len(change.Edits) > 0); wait > 0 {
+				v = verdict{after: wait, hold: true}
+			}
+		}
 	}
-	if !v.again {
+	if !v.again && !v.hold {
 		v.after = end.delay
 	}
 	if c.unusable != nil {

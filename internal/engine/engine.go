@@ -38,6 +38,7 @@ type Engine struct {
 	timers   *timers
 	gate     *gate
 	events   *complaints
+	loops    *loops
 
 	// handling is what handlers run with; it ends when the operator stops. writing is
 	// for requests: it lasts until what was begun is written down.
@@ -56,7 +57,8 @@ func New(c Config) *Engine {
 	return &Engine{
 		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
 		timers: newTimers(), gate: newGate(settings.MaxCycles), events: newComplaints(c.Client, c.Log),
-		idle: make(chan struct{}), calls: map[*registry.Call]string{},
+		loops: newLoops(settings.LoopLimit, settings.LoopWindow),
+		idle:  make(chan struct{}), calls: map[*registry.Call]string{},
 	}
 }
 

@@ -49,6 +49,7 @@ type work struct {
 	carry     *carry // what could not be written yet
 	seen      seen
 	failures  int  // framework errors in a row (THR-1)
+	held      bool // until the timer fires, because the object is written in circles
 	conflicts int  // in a row
 	refresh   bool // a write failed: what is on the server is unknown
 	// blindUntil is when events are believed again after an own write whose version
@@ -85,7 +86,7 @@ func (o *object) offer(event stream.Event) {
 		o.work = &work{seen: seen{}}
 	}
 	o.work.latest, o.work.newer = event.Body, true
-	if o.work.failures == 0 { // else only the newest body counts when the back-off is over (THR-2)
+	if o.work.failures == 0 && (!o.work.held || event.Body.Deleting()) { // else only the newest body counts when the back-off is over (THR-2)
 		o.start()
 	}
 }
@@ -159,6 +160,7 @@ func (o *object) wake() {
 type verdict struct {
 	again bool          // at once: the cycle changed the object, or wants a fresher one
 	after time.Duration // then; zero: when something happens
+	hold  bool          // not before, whatever happens
 }
 
 // run is the change lane: cycles until there is nothing to do.
@@ -167,6 +169,12 @@ func (o *object) run() {
 	defer e.exit()
 	e.gate.enter()
 	defer e.gate.leave()
+	ended := false
+	defer func() {
+		if !ended {
+			o.cutOff()
+		}
+	}()
 	for {
 		o.mu.Lock()
 		w := o.work
@@ -177,13 +185,24 @@ func (o *object) run() {
 		v, err := o.step(b, gone)
 
 		o.mu.Lock()
-		if !o.settle(v, err) {
-			o.mu.Unlock()
+		again := o.settle(v, err)
+		o.mu.Unlock()
+		if !again {
+			ended = true
 			return
 		}
-		o.mu.Unlock()
 	}
 }
+
+// cutOff schedules another run after a handler has ended its goroutine instead of
+// returning, as testing.T's FailNow does. What the cycle had to say is lost.
+func (o *object) cutOff() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.settle(verdict{}, errGoexit)
+}
+
+var errGoexit = errors.New("a handler has ended its goroutine instead of returning (runtime.Goexit)")
 
 // settle decides after a cycle whether another follows at once. The caller holds
 // the lock.
@@ -196,9 +215,10 @@ func (o *object) settle(v verdict, err error) bool {
 	} else {
 		w.failures = 0
 	}
+	w.held = v.hold
 	switch {
 	case e.stopping():
-	case err == nil && (w.newer || v.again):
+	case err == nil && !v.hold && (w.newer || v.again):
 		return true
 	case v.after > 0:
 		w.running = false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/kopf-go/kopf/internal/cause"
 	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/internal/stream"
 )
 
@@ -28,11 +30,19 @@ func (o *object) observe(event stream.Event) {
 
 func (o *object) drain() {
 	defer o.kind.engine.exit()
+	ended := false
+	defer func() {
+		if !ended { // by a handler, as in object.cutOff
+			o.log().Error("event handling was cut off", "error", errGoexit)
+			o.resume()
+		}
+	}()
 	for {
 		o.mu.Lock()
 		if len(o.events) == 0 || o.kind.engine.stopping() {
 			o.events, o.observing = nil, false
 			o.mu.Unlock()
+			ended = true
 			return
 		}
 		event := o.events[0]
@@ -44,18 +54,35 @@ func (o *object) drain() {
 			o.show(h, event, edits)
 		}
 		if len(edits.List()) > 0 && event.Type != stream.Deleted {
-			o.amend(event.Body, edits)
+			if wait := o.amend(event.Body, edits); wait > 0 {
+				ended = true
+				o.kind.engine.timers.at(time.Now().Add(wait), o.resume)
+				return
+			}
 		}
 	}
 }
 
+// resume goes on with the events after a pause.
+func (o *object) resume() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.kind.engine.enter() {
+		go o.drain()
+	} else {
+		o.events, o.observing = nil, false
+	}
+}
+
 // amend writes what event handlers want changed. It takes no part in the change
-// lane's bookkeeping, which gets to know of it by the event that it causes.
-func (o *object) amend(b *body.Body, edits *registry.Edits) {
+// lane's bookkeeping, which gets to know of it by the event that it causes. It returns
+// for how long the lane has to wait, if it runs in circles.
+func (o *object) amend(b *body.Body, edits *registry.Edits) time.Duration {
 	e := o.kind.engine
 	w := &writer{object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
 	for range maxConflicts {
-		_, err := w.apply(patching.Change{Edits: edits.List()})
+		was := state.EssenceOf(w.body, e.naming, o.kind.extra)
+		changed, err := w.apply(patching.Change{Edits: edits.List()})
 		if apierrors.IsConflict(err) {
 			w.body, err = e.client.Get(e.writing, o.kind.resource.GVR, o.namespace, o.name)
 			if err == nil && w.body.UID == o.uid {
@@ -65,9 +92,13 @@ func (o *object) amend(b *body.Body, edits *registry.Edits) {
 		if err != nil && !errors.Is(err, errGone) && !apierrors.IsNotFound(err) {
 			o.log().Error("changes by event handlers could not be written, and are dropped", "error", err)
 		}
-		return
+		if changed && err == nil {
+			return o.circling(w.body, was, true)
+		}
+		return 0
 	}
 	o.log().Warn("changes by event handlers met a conflict each time, and are dropped")
+	return 0
 }
 
 // show calls an event handler; whatever it returns is logged and forgotten (EVT-3).

@@ -17,6 +17,8 @@ type Settings struct {
 	ExitTimeout        time.Duration
 	MaxCycles          int
 	DiscoveryInterval  time.Duration
+	LoopLimit          int
+	LoopWindow         time.Duration
 	// Lifecycle picks the ids of those that are called; nil: all.
 	Lifecycle func([]registry.Due) []string
 }
@@ -29,6 +31,10 @@ func (s Settings) WithDefaults() Settings {
 	fill(&s.RequestTimeout, 30*time.Second)
 	fill(&s.ExitTimeout, 10*time.Second)
 	fill(&s.DiscoveryInterval, 5*time.Second)
+	fill(&s.LoopWindow, time.Minute)
+	if s.LoopLimit == 0 {
+		s.LoopLimit = 50
+	}
 	if s.MaxCycles == 0 {
 		s.MaxCycles = 100
 	}

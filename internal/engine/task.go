@@ -160,9 +160,7 @@ func (c *cycle) attempt(ctx context.Context, t *task) bool {
 		c.settle(t, o)
 		return true
 	}
-	e.gate.leave()
-	err := c.invoke(ctx, t)
-	e.gate.reenter()
+	err := c.outside(func() error { return c.invoke(ctx, t) })
 	if err != nil && e.interrupted(err) {
 		return false // nothing is recorded: the next operator begins this attempt anew (OUT-2)
 	}
@@ -175,6 +173,15 @@ func (c *cycle) attempt(ctx context.Context, t *task) bool {
 	}
 	c.settle(t, outcome.Of(t.handler, t.record, err, time.Now(), e.settings.DefaultBackoff))
 	return true
+}
+
+// outside runs a user's function outside of the gate, and comes back in however that
+// ends.
+func (c *cycle) outside(function func() error) error {
+	gate := c.kind.engine.gate
+	gate.leave()
+	defer gate.reenter()
+	return function()
 }
 
 // invoke calls a handler with an argument of its own, and then the sub-handlers that
