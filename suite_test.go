@@ -142,6 +142,14 @@ func (w *world) get(ctx context.Context, name string) (*Widget, error) {
 }
 
 // observed is the status that the usual handlers of the suite leave.
+func (w *world) annotations(ctx context.Context, name string) (map[string]string, error) {
+	object, err := w.get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return object.Annotations, nil
+}
+
 func (w *world) observed(ctx context.Context, name string) func() (int64, error) {
 	return func() (int64, error) {
 		widget, err := w.get(ctx, name)

@@ -49,10 +49,16 @@ var _ = Describe("an operator that takes over from Python", func() {
 			return nil
 		}, w.widgets, w.in, is("updating"), on.ID("scaled"), on.Field("spec.replicas"))
 		on.Delete(note(nil), w.widgets, w.in, is("deleting"), on.ID("deleting"))
+		on.Create(func(ctx context.Context, change *kopf.Change[*unstructured.Unstructured]) error {
+			on.Subhandler(change, "a", unexpected)
+			on.Subhandler(change, "b", note(nil), on.Retries(2))
+			on.Subhandler(change, "c", unexpected)
+			return note(nil)(ctx, change)
+		}, w.widgets, w.in, is("subs"), on.ID("parent"))
 
 		// What waits in them waits for a little while yet.
 		due := time.Now().Add(3 * time.Second)
-		for _, name := range []string{"handled", "failed", "retrying", "longname", "updating", "deleting", "statusfield"} {
+		for _, name := range []string{"handled", "failed", "retrying", "longname", "updating", "deleting", "statusfield", "subs"} {
 			w.restore(ctx, name, due)
 		}
 		before, err := k8s.Requests(ctx, w.group)
@@ -64,13 +70,15 @@ var _ = Describe("an operator that takes over from Python", func() {
 			"wire-longname: create, retry 1, started 01:48:27.255021": 1,
 			"wire-deleting: delete, retry 1, started 01:48:42.577344": 1,
 			"updating: 1 -> 5, retry 1, change .: 1 -> 5":             1,
+			"wire-subs: create, retry 3, started 01:48:27.259511":     1,
+			"wire-subs: create, retry 1, started 01:48:27.262309":     1,
 		}))
 		Eventually(w.isGone(ctx, "wire-deleting")).Should(BeTrue())
 		w.quiet(ctx, time.Second)
 		after, err := k8s.Requests(ctx, w.group)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.Writes(after)-cluster.Writes(before)).To(Equal(4), "one for each that was not through, none for the others")
-		for _, name := range []string{"wire-retrying", "wire-longname", "wire-updating"} {
+		Expect(cluster.Writes(after)-cluster.Writes(before)).To(Equal(5), "one for each that was not through, none for the others")
+		for _, name := range []string{"wire-retrying", "wire-longname", "wire-updating", "wire-subs"} {
 			object := &unstructured.Unstructured{}
 			Expect(object.UnmarshalJSON([]byte(w.raw(ctx, name)))).To(Succeed())
 			annotations := object.GetAnnotations()
