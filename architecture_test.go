@@ -15,7 +15,7 @@ var arrows = map[string][]string{
 	"typed":                    {"diff", "internal/registry"},
 	"filters":                  {"diff"},
 	"diff":                     {},
-	"internal/engine":          {"internal/body", "internal/cause", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
+	"internal/engine":          {"internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
 	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},
 	"internal/outcome":         {"internal/registry", "internal/state"},
 	"internal/patching":        {"diff", "internal/body", "internal/registry"},
@@ -25,6 +25,7 @@ var arrows = map[string][]string{
 	"internal/fieldpath":       {"diff"},
 	"internal/body":            {},
 	"internal/logging":         {},
+	"internal/metrics":         {},
 	"internal/cluster":         {}, // for tests
 	"internal/simulated":       {}, // for tests
 	"examples/quickstart":      {"", "on"},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/stream"
 )
 
@@ -45,6 +46,7 @@ func (e *Engine) complain(o *object, b *body.Body, reason string, err error) {
 	} else {
 		o.log().Error("object is handled, but not as it should be", "reason", reason, "error", err)
 	}
+	metrics.Complaints.WithLabelValues(resourceName(o.kind.resource.GVR), reason).Inc()
 	now := metav1.NewTime(time.Now())
 	namespace := b.Namespace
 	if namespace == "" {

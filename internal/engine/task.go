@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
@@ -239,6 +240,15 @@ func (c *cycle) subjectOf(t *task) *cause.Subject {
 	return &cause.Subject{Body: c.body, Old: t.old, New: c.essence, Resource: c.kind.resource.GVR, Log: c.log}
 }
 
+// metric is the handler's name in metrics. Ids of sub-handlers are made of data, and
+// count as their outermost parent's.
+func (t *task) metric() string {
+	for t.parent != nil {
+		t = t.parent
+	}
+	return t.handler.ID
+}
+
 // settle takes an outcome into the handler's record, and says so in the log.
 func (c *cycle) settle(t *task, o outcome.Outcome) {
 	now := time.Now()
@@ -250,6 +260,7 @@ func (c *cycle) settle(t *task, o outcome.Outcome) {
 	c.settled++
 	c.mu.Unlock()
 	t.err = o.Err
+	metrics.Attempts.WithLabelValues(resourceName(c.kind.resource.GVR), t.metric(), o.Name()).Inc()
 	log := c.log.With("handler", t.handler.ID, "reason", t.record.Purpose, "attempt", t.record.Retries)
 	var panicked *outcome.PanicError
 	switch {

@@ -56,6 +56,21 @@ type Outcome struct {
 	Waiting bool
 }
 
+// Name is what metrics call the outcome.
+func (o Outcome) Name() string {
+	switch {
+	case o.Waiting:
+		return "waiting"
+	case o.Ignored != nil:
+		return "ignored"
+	case o.Err == nil:
+		return "succeeded"
+	case o.Final:
+		return "failed"
+	}
+	return "retried"
+}
+
 // waiting is the message in the record of a handler whose sub-handlers are not
 // finished, as Kopf writes it (SUB-5).
 const waiting = "None"

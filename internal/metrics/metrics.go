@@ -1,0 +1,26 @@
+// Package metrics counts what the operators of a process do, on controller-runtime's
+// registry, which is served where its users expect it. Labels are kind, handler and
+// outcome only: nothing of an object, so that the number of series does not grow with
+// theirs.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Attempts counts calls of handlers by their outcome: succeeded, waiting for
+// sub-handlers, ignored, retried or failed.
+var Attempts = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "kopf_handler_attempts_total",
+	Help: "Attempts of handlers, by kind of resource, handler and outcome.",
+}, []string{"kind", "handler", "outcome"})
+
+// Complaints counts objects that cannot be handled as they should be, by the reason
+// that the Warning event on the object has: Undecodable, Looping, Pruned.
+var Complaints = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "kopf_object_complaints_total",
+	Help: "Objects that cannot be handled as they should be, by kind of resource and reason.",
+}, []string{"kind", "outcome"})
+
+func init() { metrics.Registry.MustRegister(Attempts, Complaints) }
