@@ -363,3 +363,27 @@ func TestNestedSuperseded(t *testing.T) {
 		w.gone("w1")
 	})
 }
+
+// SUB-1: field handlers are parents, too, and their sub-handlers want changes of their
+// fields.
+func TestNestedInFieldHandler_SUB1(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.start(func(h handlers) {
+			h.create("create", nil)
+			on.FieldChange("spec", func(_ context.Context, c *kopf.FieldChange[*widget, widgetSpec]) error {
+				on.Subhandler(c, "grown", h.change("grown", nil), on.Field("spec.size"), on.Old(1), on.New(filters.Not(1)))
+				on.Subhandler(c, "shrunk", h.change("shrunk", nil), on.Field("spec.size"), on.New(1))
+				on.Subhandler(c, "painted", h.change("painted", nil), on.Field("spec.color"))
+				return nil
+			}, on.ID("spec"), on.In(h.r), forWidgets)
+		})
+		w.create("w1", 1)
+		w.settle()
+		w.expectAnyTime("create w1 #0 →1", "shrunk w1 #0 →1")
+		w.mark()
+		w.resize("w1", 2)
+		w.settle()
+		w.expectAnyTime("grown w1 #0 1→2")
+		w.noProgress("w1")
+	})
+}
