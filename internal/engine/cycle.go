@@ -168,7 +168,7 @@ func (c *cycle) scope() (inScope bool, err error) {
 		if inScope && (!holds || c.holds) {
 			continue // nothing new to learn from it
 		}
-		matches, err := c.subject.PreMatches(c.kind.engine.handling, h)
+		matches, err := c.asks(h, c.subject.PreMatches)
 		if err != nil {
 			return false, err
 		}
@@ -176,6 +176,17 @@ func (c *cycle) scope() (inScope bool, err error) {
 		c.holds = c.holds || holds && matches
 	}
 	return inScope, nil
+}
+
+// asks evaluates a handler's filters. One that cannot say anything, because the object
+// does not decode, holds up what is not being deleted; a deletion goes on as if it
+// had said what was said when the finalizer was put on (B04).
+func (c *cycle) asks(h *registry.Handler, filter func(context.Context, *registry.Handler) (bool, error)) (bool, error) {
+	matches, err := filter(c.kind.engine.handling, h)
+	if err != nil && c.body.Deleting() && errors.As(err, new(*registry.DecodeError)) {
+		return h.Kind == registry.Delete && c.held && !h.Optional, nil
+	}
+	return matches, err
 }
 
 // release lets go of an object that no handler is for: finalizer and progress go,
@@ -208,7 +219,7 @@ func (c *cycle) selection() ([]*registry.Handler, error) {
 		if !cause.Candidate(h, c.reason, c.object.initial) {
 			continue
 		}
-		matches, err := c.subject.Matches(c.kind.engine.handling, h)
+		matches, err := c.asks(h, c.subject.Matches)
 		if err != nil {
 			return nil, err
 		}

@@ -492,3 +492,38 @@ func TestWriteMeetsAnotherObject(t *testing.T) {
 		}
 	}
 }
+
+// B04: an object that does not decode is complained of once when it is a filter that
+// finds out, is handled when it is mended, and can be deleted.
+func TestUndecodableForFilters_B04(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.allow("cannot be handled until it is changed", "failed for good")
+		w.start(func(h handlers) {
+			all := on.When(func(context.Context, *kopf.Snapshot[*widget]) bool { return true })
+			h.create("create", nil, all)
+			h.update("update", nil, all)
+			h.delete("delete", nil, all)
+		})
+		w.create("w1", 1)
+		w.create("w2", 1)
+		w.settle()
+		w.mark()
+		for _, name := range []string{"w1", "w2"} {
+			w.update(name, func(o widgetObj) { set(o, "large", "spec", "size") })
+		}
+		w.sleep(time.Hour)
+		if n := len(w.errorLogs("cannot be handled")); n != 2 {
+			t.Errorf("%d error logs", n)
+		}
+		w.expect()
+		w.resize("w1", 3)
+		w.settle()
+		w.expectAnyTime("update w1 #0 1→3")
+		w.delete("w2")
+		w.settle()
+		w.gone("w2")
+		w.delete("w1")
+		w.settle()
+		w.gone("w1")
+	})
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/stream"
 )
 
@@ -269,6 +270,10 @@ func (o *object) step(b *body.Body, gone bool) (verdict, error) {
 	c.checkpoints.cycle = c
 	v, err := c.do()
 	w.carry = c.leftover
+	if undecoded := (*registry.DecodeError)(nil); errors.As(err, &undecoded) { // by a filter
+		e.complain(o, c.body, undecodable, undecoded)
+		return verdict{}, nil // until it changes
+	}
 	if err == nil {
 		w.conflicts = 0
 		return v, nil
