@@ -458,7 +458,7 @@ func TestRecordDoesNotFit(t *testing.T) {
 		w.allow("too large")
 		w.start(func(h handlers) { h.create("create", nil); h.update("update", nil) })
 		w.mark()
-		w.create("big", 1, func(o widgetObj) { set(o, strings.Repeat("x", 300<<10), "spec", "blob") })
+		w.create("big", 1, func(o widgetObj) { set(o, strings.Repeat("x", 262000), "metadata", "annotations", "note") })
 		w.create("small", 1)
 		w.sleep(time.Hour)
 		if n := slices.Index(w.called(), "create small #0 →1 +0s"); n < 0 {

@@ -39,9 +39,9 @@ func large(t testing.TB, extra [][]string) []byte {
 		t.Fatal(err)
 	}
 	b := parse(t, string(raw))
-	c := NewChanges(b, Default())
-	c.StoreLastHandled(EssenceOf(b, Default(), extra))
-	for name, value := range c.Annotations() {
+	c := storeWith(Default(), nil).Changes(b)
+	c.StoreLastHandled(essenceOf(b, Default(), extra))
+	for name, value := range annotationsOf(c) {
 		object["metadata"].(map[string]any)["annotations"].(map[string]any)[name] = *value
 	}
 	if raw, err = json.Marshal(object); err != nil {
@@ -58,8 +58,9 @@ func BenchmarkHandled(b *testing.B) {
 			o := parse(b, string(raw))
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
+			store := storeWith(Default(), extra)
 			for b.Loop() {
-				if same, known, err := Handled(o, Default(), extra); !same || !known || err != nil {
+				if same, known, err := store.Handled(o); !same || !known || err != nil {
 					b.Fatal(same, known, err)
 				}
 			}
@@ -68,8 +69,9 @@ func BenchmarkHandled(b *testing.B) {
 	b.Run("changed", func(b *testing.B) {
 		o := parse(b, strings.Replace(string(large(b, nil)), `"replicas":3`, `"replicas":4`, 1))
 		b.ReportAllocs()
+		store := storeWith(Default(), nil)
 		for b.Loop() {
-			if same, known, err := Handled(o, Default(), nil); same || !known || err != nil {
+			if same, known, err := store.Handled(o); same || !known || err != nil {
 				b.Fatal(same, known, err)
 			}
 		}
@@ -87,26 +89,28 @@ func BenchmarkParse(b *testing.B) { // for comparison: what comes before
 	}
 }
 
-func BenchmarkEssenceOf(b *testing.B) {
+func BenchmarkEssence(b *testing.B) {
 	o := parse(b, string(large(b, nil)))
 	b.ReportAllocs()
+	store := storeWith(Default(), nil)
 	for b.Loop() {
-		EssenceOf(o, Default(), nil)
+		store.Essence(o)
 	}
 }
 
 func BenchmarkLastHandled(b *testing.B) {
 	o := parse(b, string(large(b, nil)))
 	b.ReportAllocs()
+	store := storeWith(Default(), nil)
 	for b.Loop() {
-		if _, _, err := LastHandled(o, Default()); err != nil {
+		if _, _, err := store.LastHandled(o); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkDigest(b *testing.B) {
-	text := EssenceOf(parse(b, string(large(b, nil))), Default(), nil).Bytes()
+	text := essenceOf(parse(b, string(large(b, nil))), Default(), nil).Bytes()
 	b.ReportAllocs()
 	for b.Loop() {
 		(&Essence{text: text}).Digest()
@@ -114,7 +118,7 @@ func BenchmarkDigest(b *testing.B) {
 }
 
 func BenchmarkTree(b *testing.B) {
-	text := EssenceOf(parse(b, string(large(b, nil))), Default(), nil).Bytes()
+	text := essenceOf(parse(b, string(large(b, nil))), Default(), nil).Bytes()
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := (&Essence{text: text}).Tree(); err != nil {
@@ -123,34 +127,27 @@ func BenchmarkTree(b *testing.B) {
 	}
 }
 
-func BenchmarkRecord(b *testing.B) {
-	r := full
-	value := r.Encode()
-	b.Run("encode", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			r.Encode()
+func BenchmarkHasStray(b *testing.B) { // of an object without any
+	o := parse(b, string(large(b, nil)))
+	store := storeWith(Default(), nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if store.HasStray(o) {
+			b.Fatal("there is none")
 		}
-	})
-	b.Run("decode", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := DecodeRecord(value); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
+	}
 }
 
 func BenchmarkRecords(b *testing.B) { // of an object without any, asked for twenty
 	o := parse(b, string(large(b, nil)))
 	var keys []*Keys
 	for i := range 20 {
-		keys = append(keys, NewKeys(Default(), fmt.Sprintf("handler_%d/spec.field", i)))
+		keys = append(keys, storeWith(Default(), nil).Key(fmt.Sprintf("handler_%d/spec.field", i)))
 	}
 	b.ReportAllocs()
+	store := storeWith(Default(), nil)
 	for b.Loop() {
-		if _, err := Records(o, keys...); err != nil {
+		if _, err := store.Records(o, keys...); err != nil {
 			b.Fatal(err)
 		}
 	}

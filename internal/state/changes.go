@@ -1,189 +1,168 @@
 package state
 
 import (
-	"maps"
 	"slices"
-	"strings"
-
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/storage"
 )
 
-// Changes collects what is to be written to an object's annotations in one patch.
-// What would change nothing is left out, also when it undoes an earlier change of
-// the same collection. Not for concurrent use.
+// Changes collects what is to be kept on an object from now on. What would change
+// nothing is left out, also when it undoes an earlier change of the same collection.
+// Not for concurrent use.
 type Changes struct {
-	body   *body.Body
-	naming Naming
-	set    map[string]*string
+	store    *Store
+	body     *body.Body
+	records  map[string]*Record // by id; nil: to be purged
+	order    []string           // of the ids in records
+	others   bool               // all records but those of keep are to be purged
+	keep     []*Keys
+	handled  *Essence
+	seen     map[string]*Essence // by digest
+	touch    bool
+	disowned bool
 }
 
-// NewChanges begins an empty collection for the object as it is now.
-func NewChanges(b *body.Body, n Naming) *Changes {
-	return &Changes{body: b, naming: n}
-}
+// Changes begins an empty collection for the object as it is now.
+func (s *Store) Changes(b *body.Body) *Changes { return &Changes{store: s, body: b} }
 
-// Annotations returns the changes by full name, nil standing for removal, as in a
-// merge patch. It is nil if there are none. With anything stored goes the marker
-// by which other Kopf operators recognise our annotations, unless the prefix tells
-// them (B.2.5); it is never removed.
-func (c *Changes) Annotations() map[string]*string {
-	if len(c.set) == 0 {
-		return nil
-	}
-	changes := maps.Clone(c.set)
-	marker := c.naming.names().marker
-	if _, marked := c.body.Annotations[marker]; marker == "" || marked {
-		return changes
-	}
-	for _, value := range c.set {
-		if value != nil {
-			yes := markerValue
-			changes[marker] = &yes
-			break
-		}
-	}
-	return changes
-}
-
-// StoreRecord writes the progress of a handler, under both of its names (B.2.4),
-// unless an equal record is there already (B.3.6). A record that is there but can't
-// be read is overwritten.
+// StoreRecord writes the progress of a handler, unless an equal record is there already
+// (B.3.6). A record that is there but can't be read is overwritten. A message of more
+// than 1 KiB is cut.
 func (c *Changes) StoreRecord(k *Keys, r Record) {
-	names := k.Names(c.body)
-	if old, ok, err := recordOf(c.body, k); ok && err == nil && old.Equal(&r) {
-		for _, name := range names {
-			delete(c.set, name)
-		}
-		return
-	}
-	value := r.Encode()
-	for _, name := range names {
-		c.put(name, value)
-	}
+	r.Message = shortened(r.Message)
+	c.record(k.ID, &r)
 }
 
 // PurgeRecord removes the progress of a handler: from the object if it is there,
 // and from these changes (PRG-5, T064).
-func (c *Changes) PurgeRecord(k *Keys) {
-	for _, name := range k.Names(c.body) {
-		c.Remove(name)
+func (c *Changes) PurgeRecord(k *Keys) { c.record(k.ID, nil) }
+
+func (c *Changes) record(id string, r *Record) {
+	if c.records == nil {
+		c.records = map[string]*Record{}
 	}
+	if _, again := c.records[id]; !again {
+		c.order = append(c.order, id)
+	}
+	c.records[id] = r
+}
+
+// PurgeOthers removes the progress of all handlers but these: of handlers renamed or
+// removed since, or created for another object, too. What was stored in these changes
+// for others is taken back; what is stored afterwards, is stored.
+func (c *Changes) PurgeOthers(keep ...*Keys) {
+	c.others, c.keep = true, keep
+	c.order = slices.DeleteFunc(c.order, func(id string) bool {
+		if slices.ContainsFunc(keep, func(k *Keys) bool { return k.ID == id }) {
+			return false
+		}
+		delete(c.records, id)
+		return true
+	})
 }
 
 // StoreLastHandled writes what counts as handled from now on, and the UID of the
-// object that it counts for, unless it counts already.
+// object that it counts for, unless it counts already. What is too large is compressed,
+// and what is too large then, with all that others have on the object, is reduced to
+// digests (B24).
 func (c *Changes) StoreLastHandled(e *Essence) {
-	names, mark := c.naming.names(), markOf(c.body)
-	if last, known, err := LastHandled(c.body, c.naming); known && err == nil && last.Equal(e) {
-		for _, name := range names.lastHandled[mark] {
-			delete(c.set, name)
-		}
-		delete(c.set, names.uid[mark])
+	last, known, err := c.store.LastHandled(c.body)
+	if known && err == nil && last.Equal(e) && !c.store.Exposed(c.body) {
+		e = nil
+	}
+	c.handled = e
+}
+
+// StoreSeen keeps the essence that the Digest of a record stands for, while there is
+// such a record, and room: see [Store.Seen].
+func (c *Changes) StoreSeen(e *Essence) {
+	if !e.Complete() {
 		return
 	}
-	value := string(e.text) + "\n" // B.4
-	for _, name := range names.lastHandled[mark] {
-		c.put(name, value)
+	if c.seen == nil {
+		c.seen = map[string]*Essence{}
 	}
-	c.put(names.uid[mark], string(c.body.UID))
+	c.seen[e.Digest()] = e
 }
 
-// RemoveTouch removes the annotation by which a Python operator wakes itself, if
+// RemoveTouch removes the value by which a Python operator wakes itself, if
 // one was left over (B.5). We never write it.
-func (c *Changes) RemoveTouch() {
-	for _, name := range c.naming.names().touch[markOf(c.body)] {
-		c.Remove(name)
-	}
-}
-
-// Remove removes an annotation, such as one of [Stray], by its full name.
-func (c *Changes) Remove(name string) {
-	delete(c.set, name)
-	if _, ok := c.body.Annotations[name]; ok {
-		c.change(name, nil)
-	}
-}
+func (c *Changes) RemoveTouch() { c.touch = true }
 
 // Disown removes everything of ours that came along from another object (see
-// [Foreign]): the last handled configuration and all records. The object is a new one.
+// [Store.Foreign]): the last-handled state and all records. The object is a new one.
 func (c *Changes) Disown() {
-	names, mark := c.naming.names(), markOf(c.body)
-	for _, name := range names.lastHandled[mark] {
-		c.Remove(name)
-	}
-	c.Remove(names.uid[mark])
-	for _, name := range Stray(c.body, c.naming) {
-		c.Remove(name)
-	}
+	c.disowned = true
+	c.PurgeOthers()
 }
 
-// put sets an annotation, unless it has this value.
-func (c *Changes) put(name, value string) {
-	if now, ok := c.body.Annotations[name]; ok && now == value {
-		delete(c.set, name)
-		return
-	}
-	c.change(name, &value)
-}
-
-func (c *Changes) change(name string, value *string) {
-	if c.set == nil {
-		c.set = map[string]*string{}
-	}
-	c.set[name] = value
-}
-
-// Stray returns the names of progress records on the object that belong to none
-// of the handlers: handlers renamed or removed since, or created for another
-// object. They are candidates for removal when the object is released. That is to
-// say, everything under our prefix, sorted, but what is no record: the last
-// handled configuration, its UID, the marker, the touch.
+// Patch returns the changes: annotations by full name, nil standing for removal, and
+// everything else as a JSON merge patch. Either is nil if there are none.
 //
-// On a ReplicaSet, the names which a handler has for its Deployment count as known:
-// Kubernetes would copy the annotations again as long as they are on the Deployment.
-func Stray(b *body.Body, n Naming, known ...*Keys) []string {
-	var strays []string
-	names := n.names()
-	for name := range b.Annotations {
-		prefix, _, ok := strings.Cut(name, "/")
-		if ok && prefix == n.Prefix && !names.has(name) && !slices.ContainsFunc(known, func(k *Keys) bool {
-			return slices.Contains(k.names[0], name) || slices.Contains(k.names[1], name)
-		}) {
-			strays = append(strays, name)
-		}
+// If all annotations of the object together would be too large, so that the API server
+// would refuse them, what handlers have seen goes first, then all of the last-handled
+// state but digests. What is too large even so, is for [Oversize] to tell.
+func (c *Changes) Patch() (annotations map[string]*string, merge map[string]any) {
+	handled, limit := c.handled, maxAnnotations
+	if handled != nil {
+		limit -= headroom
 	}
-	slices.Sort(strays)
-	return strays
+	p := c.patch(packedAs(handled, c.store.limit), false)
+	if c.fits(p, limit) {
+		return p.Annotations(), p.Tree()
+	}
+	if p = c.patch(packedAs(handled, c.store.limit), true); c.fits(p, limit) {
+		return p.Annotations(), p.Tree()
+	}
+	if handled == nil && !c.disowned { // what is there is in the way of records
+		handled, _, _ = c.store.LastHandled(c.body)
+	}
+	if handled != nil {
+		p = c.patch(handled.digests(), true)
+	}
+	return p.Annotations(), p.Tree()
 }
 
-// has tells whether the annotation is one of bookkeeping other than records.
-func (f *fixedNames) has(name string) bool {
-	if strings.HasSuffix(name, "/"+markerKey) {
-		return true
+func packedAs(e *Essence, limit int) string {
+	if e == nil {
+		return ""
 	}
-	for i := range marks {
-		if name == f.uid[i] || slices.Contains(f.lastHandled[i], name) || slices.Contains(f.touch[i], name) {
-			return true
-		}
-	}
-	return false
+	return e.packed(limit)
 }
 
-// Oversize returns how large all annotations of the object together will be, keys
-// and values, when the changes are made, and whether that is over what Kubernetes
-// accepts (256 KiB): the API server would refuse the whole patch (X26).
-func Oversize(b *body.Body, changes map[string]*string) (size int, over bool) {
-	for name, value := range b.Annotations {
-		if _, changed := changes[name]; !changed {
-			size += len(name) + len(value)
+func (c *Changes) fits(p *storage.Patch, limit int) bool {
+	changes := p.Annotations()
+	if changes == nil {
+		return true // and if it is too large, that is not ours
+	}
+	size, _ := Oversize(c.body, changes)
+	return size <= limit
+}
+
+// patch makes the patch, with this text of the last-handled state, if any.
+func (c *Changes) patch(handled string, unseen bool) *storage.Patch {
+	s, b, p := c.store, c.body, storage.NewPatch(c.body)
+	if c.others {
+		s.progress.PurgeOthers(b, p, ids(c.keep)...)
+	}
+	for _, id := range c.order {
+		if r := c.records[id]; r != nil {
+			s.progress.Store(b, p, id, *r)
+		} else {
+			s.progress.Purge(b, p, id)
 		}
 	}
-	for name, value := range changes {
-		if value != nil {
-			size += len(name) + len(*value)
-		}
+	if c.disowned {
+		s.lastHandled.Purge(b, p)
+		p.RemoveAnnotation(s.names[markOf(b)].uid)
 	}
-	return size, size > apivalidation.TotalAnnotationSizeLimitB
+	c.patchSeen(p, unseen)
+	if handled != "" {
+		s.storeText(b, p, handled)
+	}
+	if t, ok := s.progress.(storage.TouchRemover); ok && c.touch {
+		t.RemoveTouch(b, p)
+	}
+	return p
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/kopf-go/kopf/internal/body"
 )
 
 const removed = "REMOVED"
@@ -37,10 +35,10 @@ func TestChanges(t *testing.T) {
 	essence := &Essence{text: []byte(`{"spec":{"a":1}}`)}
 	type object = map[string]string
 	store := func(id string, r Record) func(*Changes) {
-		return func(c *Changes) { c.StoreRecord(NewKeys(c.naming, id), r) }
+		return func(c *Changes) { c.StoreRecord(&Keys{ID: id}, r) }
 	}
 	purge := func(id string) func(*Changes) {
-		return func(c *Changes) { c.PurgeRecord(NewKeys(c.naming, id)) }
+		return func(c *Changes) { c.PurgeRecord(&Keys{ID: id}) }
 	}
 	handled := func(c *Changes) { c.StoreLastHandled(essence) }
 
@@ -86,14 +84,14 @@ func TestChanges(t *testing.T) {
 			[]func(*Changes){(*Changes).RemoveTouch}, object{"kopf.zalando.org/touch-dummy": removed}},
 		{"T065: no touch", Default(), nil, []func(*Changes){(*Changes).RemoveTouch}, nil},
 		{"a stray", Default(), object{"kopf.zalando.org/old": ""}, []func(*Changes){
-			func(c *Changes) { c.Remove("kopf.zalando.org/old"); c.Remove("kopf.zalando.org/older") }}, object{"kopf.zalando.org/old": removed}},
+			func(c *Changes) { c.PurgeOthers() }}, object{"kopf.zalando.org/old": removed}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
-			changes := NewChanges(objectWith(c.object), c.naming)
+			changes := storeWith(c.naming, nil).Changes(objectWith(c.object))
 			for _, do := range c.do {
 				do(changes)
 			}
-			if got := spelled(changes.Annotations()); !maps.Equal(got, c.want) {
+			if got := spelled(annotationsOf(changes)); !maps.Equal(got, c.want) {
 				t.Errorf("\n got %q\nwant %q", got, c.want)
 			}
 		})
@@ -104,36 +102,37 @@ func TestChanges(t *testing.T) {
 func TestChangesOfReplicaSets_T059(t *testing.T) {
 	b := parse(t, `{"kind":"ReplicaSet","metadata":{"uid":"rs","ownerReferences":[{"kind":"Deployment"}],"annotations":{
 		"kopf.zalando.org/f":"copied","kopf.zalando.org/touch-dummy":"copied","kopf.zalando.org/touch-dummy-ofDRS":"own"}}}`)
-	c, f := NewChanges(b, Default()), NewKeys(Default(), "f")
+	c, f := storeWith(Default(), nil).Changes(b), storeWith(Default(), nil).Key("f")
 	c.PurgeRecord(f)
 	c.RemoveTouch()
-	c.StoreLastHandled(EssenceOf(b, Default(), nil))
-	c.StoreRecord(NewKeys(Default(), "g"), Record{})
-	got := slices.Sorted(maps.Keys(c.Annotations()))
+	c.StoreLastHandled(essenceOf(b, Default(), nil))
+	c.StoreRecord(storeWith(Default(), nil).Key("g"), Record{})
+	got := slices.Sorted(maps.Keys(annotationsOf(c)))
 	if want := []string{"kopf.zalando.org/g-ofDRS", configuration + "-ofDRS", boundTo + "-ofDRS", "kopf.zalando.org/touch-dummy-ofDRS"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	if strays := Stray(b, Default(), f); strays != nil {
+	if strays := strays(b, Default(), f); strays != nil {
 		t.Errorf("copies of the Deployment's records are to be removed: %q", strays)
 	}
-	if strays := Stray(b, Default()); !slices.Equal(strays, []string{"kopf.zalando.org/f"}) {
+	if strays := strays(b, Default()); !slices.Equal(strays, []string{"kopf.zalando.org/f"}) {
 		t.Errorf("got %q", strays)
 	}
 }
 
 func TestStray(t *testing.T) {
-	long := NewKeys(Default(), strings.Repeat("y", 64))
+	long := storeWith(Default(), nil).Key(strings.Repeat("y", 64))
+	v2, v1 := "kopf.zalando.org/"+strings.Repeat("y", 56)+"-0d251g", "kopf.zalando.org/"+strings.Repeat("y", 39)+"-0d251g"
 	b := objectWith(map[string]string{
 		"kopf.zalando.org/z": "", "kopf.zalando.org/a.b": "{}", "kopf.zalando.org/known": "",
 		configuration: "{}", boundTo: "u", configuration + "-ofDRS": "", "kopf.zalando.org/kopf-managed": "yes",
 		"kopf.zalando.org/touch-dummy": "t", "x.kopf.zalando.org/f": "", "kopf.zalando.org": "", "example.com/f": "",
-		long.Names(&body.Body{})[0]: "", long.Names(&body.Body{})[1]: "",
+		v2: "", v1: "",
 	})
-	got := Stray(b, Default(), NewKeys(Default(), "known"), long)
+	got := strays(b, Default(), storeWith(Default(), nil).Key("known"), long)
 	if want := []string{"kopf.zalando.org/a.b", "kopf.zalando.org/z"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	if got := Stray(objectWith(nil), Default()); got != nil {
+	if got := strays(objectWith(nil), Default()); got != nil {
 		t.Errorf("got %q", got)
 	}
 }

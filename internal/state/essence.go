@@ -2,7 +2,9 @@ package state
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,14 +12,17 @@ import (
 	utiljson "sigs.k8s.io/json"
 
 	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/rawjson"
 )
 
 // Essence is what counts of an object when it is asked whether the object has
 // changed (ESS-1 to ESS-5): everything but apiVersion, kind, status and metadata;
 // of the metadata the labels, and the annotations that are not bookkeeping; and
-// the extra fields that handlers name. It is immutable and safe for concurrent use.
+// the extra fields that handlers name. It never holds values that are marked as
+// sensitive, but digests of them. It is immutable and safe for concurrent use.
 type Essence struct {
-	text []byte
+	text   []byte            // nil if it is not complete
+	fields map[string]string // only if it is not complete: digests by top-level field
 
 	decode sync.Once
 	tree   map[string]any
@@ -27,30 +32,27 @@ type Essence struct {
 	digest string
 }
 
-// EssenceOf takes the essence of an object: one pass over its bytes, two
-// allocations, nothing is decoded.
-//
-// extra are the paths of fields to have in addition, even if they are in the
-// status or system metadata (ESS-3). They are copied literally: an annotation named
-// by its path, or all of them with {"metadata", "annotations"}, comes along even
-// if it is somebody's bookkeeping, but never our own (ESS-4). Paths lead through
-// objects only, not into lists; ones that lead nowhere are ignored.
-func EssenceOf(b *body.Body, n Naming, extra [][]string) *Essence {
-	buffer := getBuffer()
-	defer putBuffer(buffer)
-	*buffer = appendEssence(*buffer, b, n, extra)
-	return &Essence{text: bytes.Clone(*buffer)}
-}
+// ErrIncomplete is what [Essence.Tree] returns if only digests are known.
+var ErrIncomplete = errors.New("the object is too large for its former state to be kept: only which fields have changed is known")
+
+// Complete tells whether the essence itself is known. If not, it was too large to be
+// kept, and there are digests of its top-level fields only (B24): it can be compared,
+// but not be looked at.
+func (e *Essence) Complete() bool { return e.fields == nil }
 
 // Bytes returns the essence as Kopf writes it: compact ASCII JSON, keys in the
 // order of the body with metadata and status last. The slice is shared and must
-// not be changed.
+// not be changed. It is nil if the essence is not complete.
 func (e *Essence) Bytes() []byte { return e.text }
 
 // Tree returns the essence as maps, slices, strings, bools, int64 and float64. It
 // is decoded on the first call and shared. Numbers that are too large for int64
-// are rounded in it, though not for [Essence.Equal].
+// are rounded in it, though not for [Essence.Equal]. Of an essence that is not complete
+// it is empty, and the error is [ErrIncomplete].
 func (e *Essence) Tree() (map[string]any, error) {
+	if !e.Complete() {
+		return map[string]any{}, ErrIncomplete
+	}
 	e.decode.Do(func() {
 		e.tree = map[string]any{}
 		if err := utiljson.UnmarshalCaseSensitivePreserveInts(e.text, &e.tree); err != nil {
@@ -68,37 +70,68 @@ func (e *Essence) Equal(other *Essence) bool {
 	if e == nil || other == nil {
 		return e == other
 	}
-	return bytes.Equal(e.text, other.text) || sameValue(e.text, other.text)
+	if !e.Complete() || !other.Complete() {
+		return maps.Equal(e.fieldDigests(), other.fieldDigests())
+	}
+	return bytes.Equal(e.text, other.text) || rawjson.Equal(e.text, other.text)
+}
+
+// Changed returns the names of the top-level fields that differ, sorted: metadata
+// stands for labels and annotations. An absent essence has no fields.
+func (e *Essence) Changed(other *Essence) (names []string) {
+	mine, others := e.fieldDigests(), other.fieldDigests()
+	for name, digest := range mine {
+		if others[name] != digest {
+			names = append(names, name)
+		}
+	}
+	for name := range others {
+		if _, both := mine[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// fieldDigests returns 32 hex digits for each top-level field that is not null.
+func (e *Essence) fieldDigests() map[string]string {
+	switch {
+	case e == nil:
+		return nil
+	case !e.Complete():
+		return e.fields
+	}
+	digests := map[string]string{}
+	for w := (rawjson.Walker{Src: e.text}); w.Member(); {
+		name, value := string(rawjson.Unescape(w.Name)), w.Raw()
+		delete(digests, name) // of a repeated name, the last one counts
+		if string(value) != "null" {
+			digests[name] = rawjson.Digest(value, 16)
+		}
+	}
+	return digests
 }
 
 // Digest returns 16 hex digits that are the same for equal essences, in the sense
 // of [Essence.Equal], of any operator and any time. It is computed once.
 func (e *Essence) Digest() string {
-	e.sum.Do(func() { e.digest = digestOf(e.text) })
+	e.sum.Do(func() {
+		if e.digest == "" {
+			e.digest = rawjson.Digest(e.text, 8)
+		}
+	})
 	return e.digest
 }
 
-// buffers are for essences and canonical forms on their way. Large ones are not
-// kept: one huge object would hold its memory for ever.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-const keptBuffer = 64 << 10
-
-func getBuffer() *[]byte {
-	buffer := buffers.Get().(*[]byte)
-	*buffer = (*buffer)[:0]
-	return buffer
-}
-
-func putBuffer(buffer *[]byte) {
-	if cap(*buffer) <= keptBuffer {
-		buffers.Put(buffer)
-	}
-}
-
-// appendEssence appends the essence of the body (ESS-1).
-func appendEssence(dst []byte, b *body.Body, n Naming, extra [][]string) []byte {
-	s := selection{prefix: n.Prefix, extra: extra}
+// appendEssence appends the essence of the body (ESS-1), with everything in it that
+// the selection does not leave out.
+//
+// Extra fields are copied literally (ESS-3): an annotation named by its path, or all of
+// them with {"metadata", "annotations"}, comes along even if it is somebody's
+// bookkeeping, but never our own (ESS-4). Paths lead through objects only, not into
+// lists; ones that lead nowhere are ignored.
+func appendEssence(dst []byte, b *body.Body, s selection) []byte {
 	for name := range b.Annotations {
 		if prefix, ok := strings.CutSuffix(name, "/"+markerKey); ok {
 			s.marked = append(s.marked, prefix)
@@ -107,18 +140,18 @@ func appendEssence(dst []byte, b *body.Body, n Naming, extra [][]string) []byte 
 	var apiVersion, kind, status []byte
 	var meta metadata
 	dst = append(dst, '{')
-	for w := (walker{src: b.Raw()}); w.member(); {
-		switch string(plainName(w.name)) {
+	for w := (rawjson.Walker{Src: b.Raw()}); w.Member(); {
+		switch string(rawjson.Unescape(w.Name)) {
 		case "apiVersion":
-			apiVersion = w.raw()
+			apiVersion = w.Raw()
 		case "kind":
-			kind = w.raw()
+			kind = w.Raw()
 		case "metadata":
 			meta.read(&w)
 		case "status":
-			status = w.raw()
+			status = w.Raw()
 		default:
-			dst = w.copy(appendName(dst, w.name))
+			dst = w.Copy(appendName(dst, w.Name))
 		}
 	}
 	dst = s.appendMetadata(dst, &meta)
@@ -131,30 +164,30 @@ func appendEssence(dst []byte, b *body.Body, n Naming, extra [][]string) []byte 
 // metadata are the parts of an object's metadata as they are in its bytes.
 type metadata struct{ all, labels, annotations []byte }
 
-func (m *metadata) read(w *walker) {
-	if w.kind() != '{' {
-		w.skip()
+func (m *metadata) read(w *rawjson.Walker) {
+	if w.Kind() != '{' {
+		w.Skip()
 		return
 	}
-	start := w.pos
-	for w.member() {
-		switch string(plainName(w.name)) {
+	start := w.Pos
+	for w.Member() {
+		switch string(rawjson.Unescape(w.Name)) {
 		case "labels":
-			m.labels = w.raw()
+			m.labels = w.Raw()
 		case "annotations":
-			m.annotations = w.raw()
+			m.annotations = w.Raw()
 		default:
-			w.skip()
+			w.Skip()
 		}
 	}
-	m.all = w.src[start:w.pos]
+	m.all = w.Src[start:w.Pos]
 }
 
 // selection says what of the fields that are not essential as a whole is.
 type selection struct {
-	prefix string   // our own
-	marked []string // further prefixes of Kopf operators, by their markers
-	extra  [][]string
+	prefixes []string // our own
+	marked   []string // further prefixes of Kopf operators, by their markers
+	extra    [][]string
 }
 
 // appendMetadata appends labels, annotations and extra fields, in this order,
@@ -164,15 +197,15 @@ func (s *selection) appendMetadata(dst []byte, meta *metadata) []byte {
 	dst = append(appendName(dst, []byte("metadata")), '{')
 	if len(meta.labels) > 0 {
 		at := len(dst)
-		w := walker{src: meta.labels}
-		dst = withoutEmpty(w.copy(appendName(dst, []byte("labels"))), at)
+		w := rawjson.Walker{Src: meta.labels}
+		dst = withoutEmpty(w.Copy(appendName(dst, []byte("labels"))), at)
 	}
 	dst = s.appendAnnotations(dst, meta.annotations)
 	if s.wants(nil, []byte("metadata")) != nothing {
-		for w := (walker{src: meta.all}); w.member(); {
-			switch string(plainName(w.name)) {
+		for w := (rawjson.Walker{Src: meta.all}); w.Member(); {
+			switch string(rawjson.Unescape(w.Name)) {
 			case "labels", "annotations":
-				w.skip()
+				w.Skip()
 			default:
 				dst = s.appendField(dst, &w, metadataPath)
 			}
@@ -184,11 +217,11 @@ func (s *selection) appendMetadata(dst []byte, meta *metadata) []byte {
 func (s *selection) appendAnnotations(dst, annotations []byte) []byte {
 	start := len(dst)
 	dst = append(appendName(dst, []byte("annotations")), '{')
-	for w := (walker{src: annotations}); w.member(); {
-		if s.isEssential(plainName(w.name)) {
-			dst = w.copy(appendName(dst, w.name))
+	for w := (rawjson.Walker{Src: annotations}); w.Member(); {
+		if s.isEssential(rawjson.Unescape(w.Name)) {
+			dst = w.Copy(appendName(dst, w.Name))
 		} else {
-			w.skip()
+			w.Skip()
 		}
 	}
 	return withoutEmpty(append(dst, '}'), start)
@@ -203,7 +236,7 @@ func (s *selection) isEssential(name []byte) bool {
 	}
 	prefix := name[:slash]
 	switch {
-	case string(prefix) == s.prefix:
+	case slices.ContainsFunc(s.prefixes, func(own string) bool { return string(prefix) == own }):
 		return false
 	case s.wants(annotationsPath, name) == whole:
 		return true
@@ -231,22 +264,22 @@ func (s *selection) appendTop(dst []byte, name string, value []byte) []byte {
 		return dst
 	}
 	start := len(dst)
-	w := walker{src: value, name: []byte(name)}
+	w := rawjson.Walker{Src: value, Name: []byte(name)}
 	return withoutEmpty(s.appendField(dst, &w, nil), start)
 }
 
-// appendField consumes the member that the walker is at, of the object at the
+// appendField consumes the member that the Walker is at, of the object at the
 // path, and appends what is wanted of it.
-func (s *selection) appendField(dst []byte, w *walker, at []string) []byte {
-	switch s.wants(at, w.name) {
+func (s *selection) appendField(dst []byte, w *rawjson.Walker, at []string) []byte {
+	switch s.wants(at, w.Name) {
 	case whole:
-		return w.copy(appendName(dst, w.name))
+		return w.Copy(appendName(dst, w.Name))
 	case partly:
 		start := len(dst)
-		dst = append(appendName(dst, w.name), '{')
+		dst = append(appendName(dst, w.Name), '{')
 		empty := len(dst)
-		path := append(at[:len(at):len(at)], string(plainName(w.name)))
-		for inner := (walker{src: w.raw()}); inner.member(); {
+		path := append(at[:len(at):len(at)], string(rawjson.Unescape(w.Name)))
+		for inner := (rawjson.Walker{Src: w.Raw()}); inner.Member(); {
 			dst = s.appendField(dst, &inner, path)
 		}
 		if len(dst) == empty { // the path leads nowhere
@@ -254,7 +287,7 @@ func (s *selection) appendField(dst []byte, w *walker, at []string) []byte {
 		}
 		return append(dst, '}')
 	default:
-		w.skip()
+		w.Skip()
 		return dst
 	}
 }
@@ -278,7 +311,7 @@ func (s *selection) wants(at []string, name []byte) want {
 			if slices.Equal(path, at[:len(path)]) {
 				return whole
 			}
-		case slices.Equal(path[:depth], at) && string(plainName(name)) == path[depth]:
+		case slices.Equal(path[:depth], at) && string(rawjson.Unescape(name)) == path[depth]:
 			if len(path) == depth+1 {
 				return whole
 			}
@@ -293,7 +326,7 @@ func appendName(dst, raw []byte) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
 	}
-	dst, _ = copyText(append(dst, '"'), raw, 0)
+	dst, _ = rawjson.CopyText(append(dst, '"'), raw, 0)
 	return append(dst, '"', ':')
 }
 

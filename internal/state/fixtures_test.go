@@ -37,31 +37,31 @@ func TestPythonsStateIsContinued_X05_X06(t *testing.T) {
 	for file, b := range fixtures(t) {
 		t.Run(file, func(t *testing.T) {
 			name := strings.TrimSuffix(filepath.Base(file), ".json")
-			last, known, err := LastHandled(b, Default())
+			last, known, err := lastHandledBy(b, Default())
 			if err != nil {
 				t.Fatal(err)
 			}
-			same, alsoKnown, err := Handled(b, Default(), nil)
+			same, alsoKnown, err := handledBy(b, Default(), nil)
 			if err != nil || alsoKnown != known {
 				t.Fatal(alsoKnown, err)
 			}
 			switch name {
 			case "handled", "failed", "bare", "deleting":
-				if !known || !same || !EssenceOf(b, Default(), nil).Equal(last) {
+				if !known || !same || !essenceOf(b, Default(), nil).Equal(last) {
 					t.Error("is not handled")
 				}
-				if changed, _, _ := Handled(b, Default(), phase); changed != (name != "handled" || b.Kind != "Gadget") {
+				if changed, _, _ := handledBy(b, Default(), phase); changed != (name != "handled" || b.Kind != "Gadget") {
 					t.Error("with status.phase: the opposite is expected")
 				}
 			case "statusfield":
-				if same || EssenceOf(b, Default(), nil).Equal(last) {
+				if same || essenceOf(b, Default(), nil).Equal(last) {
 					t.Error("is handled without its extra field")
 				}
-				if same, known, err := Handled(b, Default(), phase); !same || !known || err != nil {
+				if same, known, err := handledBy(b, Default(), phase); !same || !known || err != nil {
 					t.Error("is not handled with its extra field", err)
 				}
 			case "updating":
-				now, err := EssenceOf(b, Default(), nil).Tree()
+				now, err := essenceOf(b, Default(), nil).Tree()
 				if err != nil || same {
 					t.Fatal(same, err)
 				}
@@ -78,14 +78,14 @@ func TestPythonsStateIsContinued_X05_X06(t *testing.T) {
 					t.Error("was not handled yet")
 				}
 			}
-			c := NewChanges(b, Default())
+			c := storeWith(Default(), nil).Changes(b)
 			if known {
 				c.StoreLastHandled(last)
 				if text := string(last.Bytes()) + "\n"; text != b.Annotations[configuration] {
 					t.Errorf("\n got %s\nwant %s", text, b.Annotations[configuration])
 				}
 			}
-			for _, stray := range Stray(b, Default()) {
+			for _, stray := range strays(b, Default()) {
 				r, err := DecodeRecord(b.Annotations[stray])
 				if err != nil {
 					t.Fatal(err)
@@ -93,9 +93,9 @@ func TestPythonsStateIsContinued_X05_X06(t *testing.T) {
 				if text := r.Encode(); text != b.Annotations[stray] {
 					t.Errorf("\n got %s\nwant %s", text, b.Annotations[stray])
 				}
-				c.StoreRecord(NewKeys(Default(), strings.TrimPrefix(stray, "kopf.zalando.org/")), r)
+				c.StoreRecord(storeWith(Default(), nil).Key(strings.TrimPrefix(stray, "kopf.zalando.org/")), r)
 			}
-			if changes := c.Annotations(); changes != nil {
+			if changes := annotationsOf(c); changes != nil {
 				t.Errorf("what is there is written again: %q", spelled(changes))
 			}
 		})
@@ -114,7 +114,7 @@ func TestTheEssenceIsWrittenAsPythonDoes_B4(t *testing.T) {
 		case file == "testdata/handled.json":
 			continue // not sorted by anybody
 		}
-		if got := string(EssenceOf(b, Default(), extra).Bytes()) + "\n"; got != b.Annotations[configuration] {
+		if got := string(essenceOf(b, Default(), extra).Bytes()) + "\n"; got != b.Annotations[configuration] {
 			t.Errorf("%s\n got %s\nwant %s", file, got, b.Annotations[configuration])
 		}
 	}
@@ -131,11 +131,11 @@ func TestPythonsRecordsAreFound(t *testing.T) {
 		"handled":  {nil, 0},
 	} {
 		b := fixtures(t)["testdata/"+file+".json"]
-		keys := []*Keys{NewKeys(Default(), "never")}
+		keys := []*Keys{storeWith(Default(), nil).Key("never")}
 		for _, id := range want.ids {
-			keys = append(keys, NewKeys(Default(), id))
+			keys = append(keys, storeWith(Default(), nil).Key(id))
 		}
-		records, err := Records(b, keys...)
+		records, err := storeWith(Default(), nil).Records(b, keys...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestPythonsRecordsAreFound(t *testing.T) {
 		if !slices.Equal(found, want.ids) || awaits != want.awaits {
 			t.Errorf("%s: found %q, %d of them waiting", file, found, awaits)
 		}
-		if strays := Stray(b, Default(), keys...); strays != nil {
+		if strays := strays(b, Default(), keys...); strays != nil {
 			t.Errorf("%s: strays %q", file, strays)
 		}
 	}

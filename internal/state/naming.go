@@ -8,18 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/storage"
 )
 
-// The names and strings of Kopf's, all part of the wire format (B.1, B.2.1, B.2.5).
+// The names and strings of Kopf's, all part of the wire format (B.1, B.2.5).
 const (
-	kopfPrefix    = "kopf.zalando.org"
+	kopfPrefix    = storage.DefaultPrefix
 	kopfFinalizer = kopfPrefix + "/KopfFinalizerMarker"
 
-	lastHandledKey = "last-handled-configuration"
-	uidKey         = "last-handled-uid" // ours; Kopf ignores it
-	touchKey       = "touch-dummy"
-	markerKey      = "kopf-managed"
-	markerValue    = "yes"
+	uidKey    = "last-handled-uid" // ours; Kopf ignores it
+	seenKey   = "seen-"            // with a digest; ours
+	markerKey = "kopf-managed"
 
 	// kubectlApplied is kubectl's own last-handled record: a copy of the
 	// object inside the object, hence never essential (ESS-1).
@@ -30,28 +29,15 @@ const (
 // operators that look after the same objects need different ones (SET-5), or each
 // takes the object as handled as soon as the other has handled it.
 //
-// Make it with [Default], [For] or [Custom], once per operator: they check the
-// names and compute those that are derived. A plain literal works, is not checked,
-// and is a little slower.
+// Make it with [Default], [For] or [Custom], which check the names.
 type Naming struct {
 	// Prefix is the part before the slash of all annotation names.
 	Prefix string
 	// Finalizer is the operator's entry in metadata.finalizers.
 	Finalizer string
-
-	fixed *fixedNames
 }
 
-// fixedNames are the annotation names that don't depend on handlers. Those of two
-// are for plain objects and for ReplicaSets of Deployments (B.2.2).
-type fixedNames struct {
-	lastHandled [2][]string // V2, and V1 if it differs
-	touch       [2][]string
-	uid         [2]string
-	marker      string // "" if the prefix needs none
-}
-
-var standard = derived(kopfPrefix, kopfFinalizer)
+var standard = Naming{Prefix: kopfPrefix, Finalizer: kopfFinalizer}
 
 // Default returns Kopf's own names: the ones to continue, or to be continued by,
 // a Python operator with default settings.
@@ -74,7 +60,7 @@ func For(name string) (Naming, error) {
 		return Naming{}, fmt.Errorf("operator name %q is too long: annotation prefix %s has %d characters, %d are allowed",
 			name, prefix, len(prefix), validation.DNS1123SubdomainMaxLength)
 	}
-	return derived(prefix, prefix+"/finalizer"), nil
+	return Naming{Prefix: prefix, Finalizer: prefix + "/finalizer"}, nil
 }
 
 // Custom returns names that were chosen freely, as a Python operator can with the
@@ -89,33 +75,7 @@ func Custom(prefix, finalizer string) (Naming, error) {
 	if problems := validation.IsQualifiedName(finalizer); len(problems) > 0 {
 		return Naming{}, fmt.Errorf("finalizer %q is illegal: %s", finalizer, strings.Join(problems, "; "))
 	}
-	return derived(prefix, finalizer), nil
-}
-
-func derived(prefix, finalizer string) Naming {
-	n := Naming{Prefix: prefix, Finalizer: finalizer}
-	n.fixed = n.deriveNames()
-	return n
-}
-
-func (n Naming) names() *fixedNames {
-	if n.fixed == nil {
-		return n.deriveNames()
-	}
-	return n.fixed
-}
-
-func (n Naming) deriveNames() *fixedNames {
-	f := &fixedNames{}
-	for i, mark := range marks {
-		f.lastHandled[i] = kopfNames(n.Prefix, lastHandledKey+mark)
-		f.touch[i] = kopfNames(n.Prefix, touchKey+mark)
-		f.uid[i] = n.Prefix + "/" + uidKey + mark
-	}
-	if !strings.HasPrefix(n.Prefix, "kopf.") { // B.2.5
-		f.marker = n.Prefix + "/" + markerKey
-	}
-	return f
+	return Naming{Prefix: prefix, Finalizer: finalizer}, nil
 }
 
 // marks are appended to logical keys: the first for all objects, the second for

@@ -6,35 +6,28 @@
 // An operator written with Python's Kopf can be replaced by a Go one, and the
 // other way round, because both read and write this format: reference appendix B
 // says how it looks, sections 3.3 and 4.3 what it means. Extra things of ours are
-// ones that Kopf ignores: the key "digest" of a record and the annotation
-// last-handled-uid.
+// ones that Kopf ignores: the key "digest" of a record, the annotations
+// last-handled-uid and seen-*, and the compressed forms of what is too large.
+//
+// Where on the object all this is kept is the business of package storage. Here are
+// what is kept, when it counts, and what is done when there is no room for it.
 //
 // Everything here is a pure function of its arguments: no requests, no clock, no
 // state but pooled buffers. It is safe for concurrent use, except for [Changes],
 // which belongs to one goroutine.
-//
-// Bodies are parsed already, so their bytes are known to be valid JSON. The
-// functions of walk.go rely on that and are therefore several times faster than a
-// decoder that has to check; what comes out of an annotation's value is anybody's
-// text and is checked before it is walked.
 package state
 
-import "fmt"
+import "github.com/kopf-go/kopf/storage"
 
-// CorruptError says that the value of one of the operator's own annotations is not
-// what the operator or Kopf could have written: somebody edited it. Removing the
-// annotation is the way out: without it the handler starts from the beginning, or
-// the object counts as never handled.
-type CorruptError struct {
-	// Annotation is the full name, with the prefix.
-	Annotation string
-	// Err says what is wrong with the value.
-	Err error
-}
+// Record is the progress of one handler on one object; see package storage.
+type Record = storage.Record
 
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("annotation %s is not readable, correct or remove it: %v", e.Annotation, e.Err)
-}
+// CorruptError says that what was kept on an object is not readable.
+type CorruptError = storage.CorruptError
 
-// Unwrap returns what is wrong with the value.
-func (e *CorruptError) Unwrap() error { return e.Err }
+// DecodeRecord reads a record from its JSON text.
+func DecodeRecord(text string) (Record, error) { return storage.DecodeRecord(text) }
+
+// SameNames tells whether two handler ids would keep their progress in the same
+// annotation, as "a/b" and "a.b" do.
+func SameNames(a, b string) bool { return storage.SameNames(a, b) }

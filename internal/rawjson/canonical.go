@@ -1,4 +1,4 @@
-package state
+package rawjson
 
 import (
 	"bytes"
@@ -8,36 +8,37 @@ import (
 	"strconv"
 )
 
-// sameValue tells whether two valid JSON texts are equal in the sense of
-// [Essence.Equal].
-func sameValue(a, b []byte) bool {
-	x, y := getBuffer(), getBuffer()
-	defer putBuffer(x)
-	defer putBuffer(y)
-	*x, *y = appendCanonical(*x, a), appendCanonical(*y, b)
+// Equal tells whether two valid JSON texts have the same value: the order of keys is
+// irrelevant, a null equals an absent key (DIF-1), and numbers are compared by their
+// exact value (DIF-4, X25).
+func Equal(a, b []byte) bool {
+	x, y := GetBuffer(), GetBuffer()
+	defer PutBuffer(x)
+	defer PutBuffer(y)
+	*x, *y = AppendCanonical(*x, a), AppendCanonical(*y, b)
 	return bytes.Equal(*x, *y)
 }
 
-// digestOf returns 16 hex digits for the value of a valid JSON text. They guard
-// against accidents, not against somebody who looks for a collision.
-func digestOf(text []byte) string {
-	buffer := getBuffer()
-	defer putBuffer(buffer)
-	*buffer = appendCanonical(*buffer, text)
+// Digest returns hex digits of so many bytes for the value of a valid JSON text: the
+// same for all that are [Equal].
+func Digest(text []byte, size int) string {
+	buffer := GetBuffer()
+	defer PutBuffer(buffer)
+	*buffer = AppendCanonical(*buffer, text)
 	sum := sha256.Sum256(*buffer)
-	return hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(sum[:size])
 }
 
-// appendCanonical appends the one form that all equal values have: keys sorted,
+// AppendCanonical appends the one form that all equal values have: keys sorted,
 // members that are null left out (DIF-1), of a repeated key the last one,
 // numbers as digits and exponent.
-func appendCanonical(dst, text []byte) []byte {
-	c := canonical{walker: walker{src: text}}
+func AppendCanonical(dst, text []byte) []byte {
+	c := canonical{Walker: Walker{Src: text}}
 	return c.value(dst)
 }
 
 type canonical struct {
-	walker
+	Walker
 	members []member // of all objects that are being worked on, as a stack
 	scratch []byte
 }
@@ -46,30 +47,30 @@ type canonical struct {
 type member struct{ start, colon, end int }
 
 func (c *canonical) value(dst []byte) []byte {
-	switch c.kind() {
+	switch c.Kind() {
 	case '{':
 		return c.object(dst)
 	case '[':
 		return c.array(dst)
 	case '"':
-		return c.copyString(dst)
+		return c.CopyString(dst)
 	case 't', 'f', 'n':
-		return append(dst, c.literal()...)
+		return append(dst, c.Literal()...)
 	}
-	return appendNumber(dst, c.literal())
+	return appendNumber(dst, c.Literal())
 }
 
 func (c *canonical) array(dst []byte) []byte {
 	dst = append(dst, '[')
-	c.pos++
+	c.Pos++
 	for first := true; ; first = false {
-		kind := c.kind()
+		kind := c.Kind()
 		if kind == ',' {
-			c.pos++
-			kind = c.kind()
+			c.Pos++
+			kind = c.Kind()
 		}
 		if kind == ']' || kind == 0 {
-			c.pos++
+			c.Pos++
 			return append(dst, ']')
 		}
 		if !first {
@@ -81,9 +82,9 @@ func (c *canonical) array(dst []byte) []byte {
 
 func (c *canonical) object(dst []byte) []byte {
 	base, start := len(c.members), len(dst)
-	for c.member() {
+	for c.Member() {
 		m := member{start: len(dst)}
-		dst, _ = copyText(dst, c.name, 0)
+		dst, _ = CopyText(dst, c.Name, 0)
 		m.colon = len(dst)
 		dst = c.value(dst)
 		m.end = len(dst)

@@ -1,4 +1,4 @@
-package state
+package storage
 
 import (
 	"encoding/json"
@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/kopf-go/kopf/internal/body"
 )
 
 func at(s string) time.Time {
@@ -43,33 +41,6 @@ func TestRecordsAreWrittenAsKopfDoes_B31(t *testing.T) {
 	}
 }
 
-// B.3.1: the vectors were made with json.dumps of Python 3.11.
-func TestTextsAreEscapedAsPythonDoes_B31(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain ~":              `plain ~`,
-		`"\/`:                  `\"\\/`,
-		"\n\r\t\b\f":           `\n\r\t\b\f`,
-		"\x00\x01\x0b\x1f\x7f": `\u0000\u0001\u000b\u001f\u007f`,
-		"<>&'":                 `<>&'`,
-		"ü\u0080\u2028\uffff":  `\u00fc\u0080\u2028\uffff`,
-		"😀":                    `\ud83d\ude00`,
-		"a\xffb":               `a\ufffdb`,
-	} {
-		got := string(appendString(nil, in))
-		if got != `"`+want+`"` {
-			t.Errorf("%q\n got %s\nwant %s", in, got, want)
-		}
-		// Copying makes the same of every way in which it can be written.
-		goes, _ := json.Marshal(in)
-		for _, written := range []string{string(goes), got, strings.ReplaceAll(string(goes), "/", `\/`)} {
-			w := walker{src: []byte(written)}
-			if copied := string(w.copy(nil)); copied != got {
-				t.Errorf("%s is copied as %s", written, copied)
-			}
-		}
-	}
-}
-
 func TestRecordsAreReadTolerantly_B32_B33(t *testing.T) {
 	start := at("2026-11-30T01:32:58Z")
 	for value, want := range map[string]Record{
@@ -98,26 +69,20 @@ func TestRecordsAreReadTolerantly_B32_B33(t *testing.T) {
 }
 
 func TestCorruptRecordsNameTheirAnnotation(t *testing.T) {
-	good := NewKeys(Default(), "good")
 	for _, value := range []string{``, `x`, `[]`, `"a"`, `{`, `{"retries":"1"}`, `{"started":1}`, `{"started":"soon"}`, `{"subrefs":"a"}`, `{} {}`} {
-		bad := NewKeys(Default(), "bad/one")
-		records, err := Records(objectWith(map[string]string{
-			"kopf.zalando.org/bad.one": value, "kopf.zalando.org/good": `{"retries":7}`,
-		}), bad, good)
+		_, ok, err := annotated(t).Fetch(objectWith(map[string]string{"kopf.zalando.org/bad.one": value}), "bad/one")
 		var corrupt *CorruptError
-		if !errors.As(err, &corrupt) || corrupt.Annotation != "kopf.zalando.org/bad.one" || !strings.Contains(err.Error(), corrupt.Annotation) {
+		if ok || !errors.As(err, &corrupt) || corrupt.Where != "annotation kopf.zalando.org/bad.one" || !strings.Contains(err.Error(), corrupt.Where) {
 			t.Errorf("%s: error is %v", value, err)
-		}
-		if len(records) != 1 || records["good"].Retries != 7 {
-			t.Errorf("%s: the others are %v", value, records)
 		}
 	}
 }
 
 // T060, B.2.4.
 func TestRecordsAreReadFromBothNames_T060(t *testing.T) {
-	k := NewKeys(Default(), strings.Repeat("y", 64))
-	v2, v1 := k.Names(&body.Body{})[0], k.Names(&body.Body{})[1]
+	id := strings.Repeat("y", 64)
+	names := annotated(t).namesOf(objectWith(nil), id)
+	v2, v1 := names[0], names[1]
 	for _, c := range []struct {
 		annotations map[string]string
 		want        int
@@ -128,10 +93,9 @@ func TestRecordsAreReadFromBothNames_T060(t *testing.T) {
 		{map[string]string{"kopf.zalando.org/other": `{"retries":3}`}, -1},
 		{nil, -1},
 	} {
-		records, err := Records(objectWith(c.annotations), k)
-		r, ok := records[k.ID]
+		r, ok, err := annotated(t).Fetch(objectWith(c.annotations), id)
 		if err != nil || ok != (c.want >= 0) || ok && r.Retries != c.want {
-			t.Errorf("%v: got %v, %v", c.annotations, records, err)
+			t.Errorf("%v: got %v, %v", c.annotations, r, err)
 		}
 	}
 }
@@ -212,18 +176,4 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%q is written as %q and read as %+v, %v", value, text, back, err)
 		}
 	})
-}
-
-func objectWith(annotations map[string]string) *body.Body {
-	raw, err := json.Marshal(map[string]any{
-		"kind": "Widget", "metadata": map[string]any{"name": "w", "uid": "u-1", "annotations": annotations}, "spec": map[string]any{"a": 1},
-	})
-	if err != nil {
-		panic(err)
-	}
-	b, err := body.Parse(raw)
-	if err != nil {
-		panic(err)
-	}
-	return b
 }

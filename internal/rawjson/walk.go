@@ -1,4 +1,4 @@
-package state
+package rawjson
 
 import (
 	"bytes"
@@ -8,20 +8,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// walker goes through bytes that are known to be valid JSON, without checking them
+// Walker goes through bytes that are known to be valid JSON, without checking them
 // again. On bytes that are not, it yields nonsense, but neither panics nor loops.
-type walker struct {
-	src  []byte
-	pos  int
-	name []byte // of the current member: raw, possibly escaped, without quotes
+type Walker struct {
+	Src  []byte
+	Pos  int
+	Name []byte // of the current member: raw, possibly escaped, without quotes
 }
 
-// kind returns the first byte of the next value, or 0 at the end.
-func (w *walker) kind() byte {
-	for w.pos < len(w.src) {
-		switch c := w.src[w.pos]; c {
+// Kind returns the first byte of the next value, or 0 at the end.
+func (w *Walker) Kind() byte {
+	for w.Pos < len(w.Src) {
+		switch c := w.Src[w.Pos]; c {
 		case ' ', '\t', '\n', '\r':
-			w.pos++
+			w.Pos++
 		default:
 			return c
 		}
@@ -29,89 +29,90 @@ func (w *walker) kind() byte {
 	return 0
 }
 
-// member moves on to the value of the next member of the object that the walker is
-// at the beginning of or inside of, and sets name. The value is then to be consumed
-// with skip, raw, copy or another walk. It returns false, with the object consumed,
+// Member moves on to the value of the next member of the object that the walker is
+// at the beginning of or inside of, and sets Name. The value is then to be consumed
+// with Skip, Raw, Copy or another walk. It returns false, with the object consumed,
 // when there are no more members, and if there is no object.
-func (w *walker) member() bool {
-	c := w.kind()
+func (w *Walker) Member() bool {
+	c := w.Kind()
 	if c == '{' || c == ',' {
-		w.pos++
-		c = w.kind()
+		w.Pos++
+		c = w.Kind()
 	}
 	if c == '}' {
-		w.pos++
+		w.Pos++
 	}
 	if c != '"' {
 		return false
 	}
-	start := w.pos + 1
-	w.skipString()
-	w.name = w.src[start:max(start, w.pos-1)]
-	if w.kind() == ':' {
-		w.pos++
+	start := w.Pos + 1
+	w.SkipString()
+	w.Name = w.Src[start:max(start, w.Pos-1)]
+	if w.Kind() == ':' {
+		w.Pos++
 	}
-	return w.kind() != 0
+	return w.Kind() != 0
 }
 
-// skip consumes a value.
-func (w *walker) skip() {
-	switch w.kind() {
+// Skip consumes a value.
+func (w *Walker) Skip() {
+	switch w.Kind() {
 	case '"':
-		w.skipString()
+		w.SkipString()
 	case '{', '[':
 		depth := 0
-		for w.pos < len(w.src) {
-			switch w.src[w.pos] {
+		for w.Pos < len(w.Src) {
+			switch w.Src[w.Pos] {
 			case '"':
-				w.skipString()
+				w.SkipString()
 				continue
 			case '{', '[':
 				depth++
 			case '}', ']':
 				depth--
 			}
-			w.pos++
+			w.Pos++
 			if depth == 0 {
 				return
 			}
 		}
 	default:
-		w.literal()
+		w.Literal()
 	}
 }
 
-// raw consumes a value and returns its bytes as they are.
-func (w *walker) raw() []byte {
-	w.kind()
-	start := w.pos
-	w.skip()
-	return w.src[start:w.pos]
+// Raw consumes a value and returns its bytes as they are.
+func (w *Walker) Raw() []byte {
+	w.Kind()
+	start := w.Pos
+	w.Skip()
+	return w.Src[start:w.Pos]
 }
 
-// literal consumes a number, true, false or null, and returns it.
-func (w *walker) literal() []byte {
-	w.kind()
-	start := w.pos
-	for w.pos < len(w.src) {
-		switch w.src[w.pos] {
+// Literal consumes a number, true, false or null, and returns it.
+func (w *Walker) Literal() []byte {
+	w.Kind()
+	start := w.Pos
+	for w.Pos < len(w.Src) {
+		switch w.Src[w.Pos] {
 		case ',', '}', ']', ':', ' ', '\t', '\n', '\r', '"', '{', '[':
-			if w.pos == start {
-				w.pos++ // not valid JSON; go on all the same
+			if w.Pos == start {
+				w.Pos++ // not valid JSON; go on all the same
 			}
-			return w.src[start:w.pos]
+			return w.Src[start:w.Pos]
 		}
-		w.pos++
+		w.Pos++
 	}
-	return w.src[start:]
+	return w.Src[start:]
 }
 
-func (w *walker) skipString() {
-	src, i := w.src, w.pos+1
+// SkipString consumes a string.
+func (w *Walker) SkipString() {
+	src, i := w.Src, w.Pos+1
 	for i < len(src) {
 		c := src[i]
 		if c == '"' {
-			w.pos = i + 1
+			w.Pos = i + 1
 			return
 		}
 		if c == '\\' {
@@ -119,57 +120,57 @@ func (w *walker) skipString() {
 		}
 		i++
 	}
-	w.pos = len(src)
+	w.Pos = len(src)
 }
 
-// copy consumes a value and appends it in the form in which Python writes it: no
+// Copy consumes a value and appends it in the form in which Python writes it: no
 // white space, ASCII only, numbers as they are (B.3.1, B.4).
-func (w *walker) copy(dst []byte) []byte {
-	switch w.kind() {
+func (w *Walker) Copy(dst []byte) []byte {
+	switch w.Kind() {
 	case '"':
-		return w.copyString(dst)
+		return w.CopyString(dst)
 	case '{', '[':
 	default:
-		return append(dst, w.literal()...)
+		return append(dst, w.Literal()...)
 	}
-	depth, from := 0, w.pos
-	for w.pos < len(w.src) {
-		switch c := w.src[w.pos]; {
+	depth, from := 0, w.Pos
+	for w.Pos < len(w.Src) {
+		switch c := w.Src[w.Pos]; {
 		case c == '"':
-			dst = append(dst, w.src[from:w.pos]...)
-			dst = w.copyString(dst)
-			from = w.pos
+			dst = append(dst, w.Src[from:w.Pos]...)
+			dst = w.CopyString(dst)
+			from = w.Pos
 			continue
 		case c == '{', c == '[':
 			depth++
 		case c == '}', c == ']':
 			depth--
 			if depth == 0 {
-				w.pos++
-				return append(dst, w.src[from:w.pos]...)
+				w.Pos++
+				return append(dst, w.Src[from:w.Pos]...)
 			}
 		case c <= ' ':
-			dst = append(dst, w.src[from:w.pos]...)
-			from = w.pos + 1
+			dst = append(dst, w.Src[from:w.Pos]...)
+			from = w.Pos + 1
 		}
-		w.pos++
+		w.Pos++
 	}
-	return append(dst, w.src[from:w.pos]...)
+	return append(dst, w.Src[from:w.Pos]...)
 }
 
-// copyString consumes a string and appends it.
-func (w *walker) copyString(dst []byte) []byte {
-	dst, w.pos = copyText(append(dst, '"'), w.src, w.pos+1)
-	w.pos = min(w.pos+1, len(w.src))
+// CopyString consumes a string and appends it.
+func (w *Walker) CopyString(dst []byte) []byte {
+	dst, w.Pos = CopyText(append(dst, '"'), w.Src, w.Pos+1)
+	w.Pos = min(w.Pos+1, len(w.Src))
 	return append(dst, '"')
 }
 
-// copyText appends the inside of a string, which starts at i, and returns where it
+// CopyText appends the inside of a string, which starts at i, and returns where it
 // ends: at the closing quote or at the end of src. The escapes are those of
 // Python's json, which escapes everything outside of printable ASCII and nothing
 // else, whatever came in: Go's API server writes <, > and & as \u003c and so on,
 // and other characters raw.
-func copyText(dst, src []byte, i int) ([]byte, int) {
+func CopyText(dst, src []byte, i int) ([]byte, int) {
 	from := i
 	for i < len(src) {
 		c := src[i]
@@ -213,8 +214,8 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// appendString appends a Go string as Python's json.dumps would write it.
-func appendString(dst []byte, s string) []byte {
+// AppendString appends a Go string as Python's json.dumps would write it.
+func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(s); {
 		if plain[s[i]] {
@@ -275,8 +276,8 @@ func hexUnit(digits []byte) (u uint16) {
 	return u
 }
 
-// plainName returns what a raw name stands for.
-func plainName(raw []byte) []byte {
+// Unescape returns what a raw name stands for.
+func Unescape(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw
 	}

@@ -1,4 +1,4 @@
-package state
+package storage
 
 import (
 	"encoding/json"
@@ -11,12 +11,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/rawjson"
 )
 
-// Record is the progress of one handler on one object, as it is kept in an
-// annotation between attempts and over restarts (PRG-1, B.3). Times are kept to
-// the microsecond.
+// Record is the progress of one handler on one object, as it is kept between
+// attempts and over restarts (PRG-1, B.3). Times are kept to the microsecond.
 type Record struct {
 	// Started is the time of the first attempt, or of the selection before it.
 	// Zero, in a record of somebody else's, stands for now (B.3.3).
@@ -62,29 +61,41 @@ func (r *Record) Equal(other *Record) bool {
 		slices.Equal(sortedSet(r.Subrefs), sortedSet(other.Subrefs))
 }
 
-// Encode returns the value of the annotation, byte for byte as Kopf writes it
+// Encode returns the record as one line of JSON, byte for byte as Kopf writes it
 // (B.3.1).
-func (r *Record) Encode() string {
-	dst := make([]byte, 0, 256)
+func (r *Record) Encode() string { return r.encode(false) }
+
+// encode writes nulls for what is absent if they are wanted (T063).
+func (r *Record) encode(verbose bool) string {
+	dst := append(make([]byte, 0, 256), '{')
 	key := func(name string) {
 		if len(dst) > 1 {
 			dst = append(dst, ',')
 		}
 		dst = append(append(append(dst, '"'), name...), '"', ':')
 	}
-	text := func(name, s string) {
-		if s != "" {
+	absent := func(name string) {
+		if verbose {
 			key(name)
-			dst = appendString(dst, s)
+			dst = append(dst, "null"...)
 		}
+	}
+	text := func(name, s string) {
+		if s == "" {
+			absent(name)
+			return
+		}
+		key(name)
+		dst = rawjson.AppendString(dst, s)
 	}
 	instant := func(name string, t time.Time) {
-		if !t.IsZero() {
-			key(name)
-			dst = t.UTC().AppendFormat(dst, instantLayout)
+		if t.IsZero() {
+			absent(name)
+			return
 		}
+		key(name)
+		dst = t.UTC().AppendFormat(dst, instantLayout)
 	}
-	dst = append(dst, '{')
 	instant("started", r.Started)
 	instant("stopped", r.Stopped)
 	instant("delayed", r.Delayed)
@@ -96,6 +107,9 @@ func (r *Record) Encode() string {
 	key("failure")
 	dst = strconv.AppendBool(dst, r.Failure)
 	text("message", r.Message)
+	if len(r.Subrefs) == 0 {
+		absent("subrefs")
+	}
 	for i, id := range sortedSet(r.Subrefs) {
 		if i == 0 {
 			key("subrefs")
@@ -103,29 +117,61 @@ func (r *Record) Encode() string {
 		} else {
 			dst = append(dst, ',')
 		}
-		dst = appendString(dst, id)
+		dst = rawjson.AppendString(dst, id)
 	}
 	if len(r.Subrefs) > 0 {
 		dst = append(dst, ']')
 	}
-	text("digest", r.Digest)
+	if r.Digest != "" { // Kopf knows no such key, not even as a null
+		text("digest", r.Digest)
+	}
 	return string(append(dst, '}'))
 }
 
-// DecodeRecord reads the value of an annotation. It takes what Kopf, older Kopfs
+// Fields returns the record as the value of a field (B.3.5). All keys are in it, with
+// nulls for what is absent, so that in a merge patch it replaces an older record.
+func (r *Record) Fields() map[string]any {
+	text := func(s string) any {
+		if s == "" {
+			return nil
+		}
+		return s
+	}
+	instant := func(t time.Time) any {
+		if t.IsZero() {
+			return nil
+		}
+		return strings.Trim(t.UTC().Format(instantLayout), `"`)
+	}
+	var subrefs any
+	if len(r.Subrefs) > 0 {
+		ids := []any{}
+		for _, id := range sortedSet(r.Subrefs) {
+			ids = append(ids, id)
+		}
+		subrefs = ids
+	}
+	return map[string]any{
+		"started": instant(r.Started), "stopped": instant(r.Stopped), "delayed": instant(r.Delayed),
+		"purpose": text(r.Purpose), "retries": int64(r.Retries), "success": r.Success, "failure": r.Failure,
+		"message": text(r.Message), "subrefs": subrefs, "digest": text(r.Digest),
+	}
+}
+
+// DecodeRecord reads a record from its JSON text. It takes what Kopf, older Kopfs
 // and other writers may have written: absent or null keys, unknown keys, any zone
 // of a time or none, which is UTC, with or without a fraction (B.3.2, B.3.3).
 func DecodeRecord(value string) (Record, error) {
 	var r Record
 	raw := []byte(value)
-	if k := jsontext.Value(raw).Kind(); k != '{' {
+	if !rawjson.IsObject(raw) {
 		return r, errors.New("not a JSON object")
 	}
-	if !jsontext.Value(raw).IsValid(tolerant...) {
+	if !rawjson.Valid(raw) {
 		return r, errors.New("not valid JSON")
 	}
-	for w := (walker{src: raw}); w.member(); {
-		name, value := string(plainName(w.name)), jsontext.Value(w.raw())
+	for w := (rawjson.Walker{Src: raw}); w.Member(); {
+		name, value := string(rawjson.Unescape(w.Name)), jsontext.Value(w.Raw())
 		if value.Kind() == 'n' {
 			continue
 		}
@@ -157,55 +203,6 @@ func DecodeRecord(value string) (Record, error) {
 		}
 	}
 	return r, nil
-}
-
-// tolerant lets pass what Python's json reads and writes: half surrogate pairs.
-var tolerant = []jsontext.Options{jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)}
-
-// Records reads the progress of handlers: by id, for those that have any on the
-// object. Records that can't be read are left out and reported together, each as a
-// *[CorruptError]; the others are good to use.
-//
-// Records that came along with a copied manifest are read as well; whoever asks
-// for them is to look at [Foreign] first.
-func Records(b *body.Body, keys ...*Keys) (map[string]Record, error) {
-	var (
-		found  map[string]Record
-		broken []error
-	)
-	if len(b.Annotations) == 0 {
-		return nil, nil
-	}
-	for _, k := range keys {
-		r, ok, err := recordOf(b, k)
-		if err != nil {
-			broken = append(broken, err)
-		}
-		if !ok {
-			continue
-		}
-		if found == nil {
-			found = make(map[string]Record, len(keys))
-		}
-		found[k.ID] = r
-	}
-	return found, errors.Join(broken...)
-}
-
-// recordOf reads one record, V2 before V1 (B.2.4).
-func recordOf(b *body.Body, k *Keys) (Record, bool, error) {
-	for _, name := range k.Names(b) {
-		value, ok := b.Annotations[name]
-		if !ok || strings.Trim(value, whiteSpace) == "null" {
-			continue
-		}
-		r, err := DecodeRecord(value)
-		if err != nil {
-			return Record{}, false, &CorruptError{Annotation: name, Err: err}
-		}
-		return r, true, nil
-	}
-	return Record{}, false, nil
 }
 
 // instantLayout always has six digits of a fraction and the offset, without which

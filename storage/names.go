@@ -1,4 +1,4 @@
-package state
+package storage
 
 import (
 	"encoding/base64"
@@ -8,67 +8,56 @@ import (
 
 	"golang.org/x/crypto/blake2b"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/kopf-go/kopf/internal/body"
 )
+
+// The names and strings of Kopf's, all part of the wire format (B.2.1, B.2.5).
+const (
+	// DefaultPrefix is the part before the slash of Kopf's annotations.
+	DefaultPrefix = "kopf.zalando.org"
+
+	lastHandledKey = "last-handled-configuration"
+	uidKey         = "last-handled-uid" // ours; Kopf ignores it
+	seenKey        = "seen-"            // the beginning of; ours, too
+	touchKey       = "touch-dummy"
+	markerKey      = "kopf-managed"
+	markerValue    = "yes"
+)
+
+// marks are appended to logical keys: the first for all objects, the second for
+// ReplicaSets of Deployments (B.2.2). Kubernetes copies the annotations of a
+// Deployment to its ReplicaSets, so that without a mark of its own a ReplicaSet
+// would be taken as handled when its Deployment was.
+var marks = [2]string{"", "-ofDRS"}
+
+// markOf returns the index in marks for the object.
+func markOf(o Object) int {
+	if o.GroupVersionKind().Kind != "ReplicaSet" {
+		return 0
+	}
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == "Deployment" {
+			return 1
+		}
+	}
+	return 0
+}
 
 // maxName is how long Kubernetes lets the part of an annotation's name after the
 // slash be.
 const maxName = 63
 
-// Keys are the names of the annotations that hold the progress record of one
-// handler. Make them once per handler id with [NewKeys]; they are immutable.
-//
-// A record has two names in Kopf, called V2 and V1 (B.2.3), which are the same
-// unless the id is long; both are written, so that a rollback to an older Kopf
-// remains possible, and V2 wins when reading (B.2.4).
-//
-// Any id gives legal names (B21). Where Kopf's own forms are legal these are
-// exactly Kopf's. Where they are not, Kopf could not have stored anything, for
-// the API server refuses the whole patch, and we are free: every character that
-// is not allowed becomes "_", the ends are trimmed to letters and digits, and 16
-// hex digits of a hash of the raw id follow, so that such ids never share a name:
-//
-//	"on update [v1]"  kopf.zalando.org/on_update__v1-abe88dcb8d1809e7
-//
-// The same is done for an id that Kopf would store in one of its bookkeeping
-// annotations, such as "touch-dummy". If only Kopf's V1 is illegal, V2 is used
-// alone.
-//
-// Distinct ids that differ only in "/" against ".", or "<>" against "_", share a
-// name as they do in Kopf; [Keys.Names] shows it.
-type Keys struct {
-	// ID is the raw handler id, as it is used in results and subrefs.
-	ID string
-
-	names [2][]string
-}
-
-// NewKeys computes the names for a handler id.
-func NewKeys(n Naming, id string) *Keys {
-	k := &Keys{ID: id}
-	for i, mark := range marks {
-		k.names[i] = recordNames(n.Prefix, id+mark)
-	}
-	return k
-}
-
-// Names returns the full annotation names on this object, the preferred one first.
-// The slice is shared and must not be changed.
-func (k *Keys) Names(b *body.Body) []string { return k.names[markOf(b)] }
-
 // SameNames tells whether two handler ids would keep their progress in the same
 // annotation, as "a/b" and "a.b" do.
 func SameNames(a, b string) bool {
-	return NewKeys(standard, a).names[0][0] == NewKeys(standard, b).names[0][0]
+	return recordNames(DefaultPrefix, a, reserved)[0] == recordNames(DefaultPrefix, b, reserved)[0]
 }
 
 // recordNames are Kopf's names of a logical key, made legal.
-func recordNames(prefix, key string) []string {
+func recordNames(prefix, key string, reserved func(name string) bool) []string {
 	names := kopfNames(prefix, key)
 	for i, full := range names {
 		name := full[len(prefix)+1:]
-		if len(validation.IsQualifiedName(name)) == 0 && !reserved[name] {
+		if len(validation.IsQualifiedName(name)) == 0 && !reserved(name) {
 			continue
 		}
 		if i > 0 {
@@ -79,16 +68,22 @@ func recordNames(prefix, key string) []string {
 	return names
 }
 
-// reserved are the names which handlers can't have, for they are other things.
-var reserved = func() map[string]bool {
-	r := map[string]bool{}
-	for _, mark := range marks {
-		for _, key := range []string{lastHandledKey, uidKey, touchKey, markerKey} {
-			r[key+mark] = true
-		}
+// reserved tells whether handlers can't have a name, for it is that of something else.
+func reserved(name string) bool {
+	name = strings.TrimSuffix(name, marks[1])
+	switch name {
+	case lastHandledKey, uidKey, touchKey, markerKey:
+		return true
 	}
-	return r
-}()
+	return isSeen(name)
+}
+
+// isSeen tells whether this is a name of what a handler has seen: "seen-" and the 16
+// digits of a digest, without a mark.
+func isSeen(name string) bool {
+	digest, ok := strings.CutPrefix(name, seenKey)
+	return ok && len(digest) == 16 && strings.Trim(digest, "0123456789abcdef") == ""
+}
 
 // legalName is our own form: readable, legal, and unique for the raw key.
 func legalName(key string) string {
