@@ -159,10 +159,10 @@ func New(o Options) (*Operator, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	naming, nameErr := state.For(o.Name)
+	kept, keptErr := o.Settings.Persistence.state(o.Name, o.Logger)
 	namespaces, namespaceErr := engine.ParseNamespaces(o.Namespaces)
 	handlers, handlerErr := resolved(o.Registry, o.Scheme)
-	if err := errors.Join(nameErr, namespaceErr, o.Registry.Err(), handlerErr); err != nil {
+	if err := errors.Join(keptErr, namespaceErr, o.Registry.Err(), handlerErr); err != nil {
 		return nil, err
 	}
 	if o.Config == nil {
@@ -189,7 +189,7 @@ func New(o Options) (*Operator, error) {
 	}
 	return &Operator{config: engine.Config{
 		Client: client, Discovery: discoverer, Handlers: handlers, Namespaces: namespaces,
-		Naming: naming, Settings: o.Settings.engine(), Log: o.Logger,
+		Naming: kept.Naming, State: kept, Settings: o.Settings.engine(), Log: o.Logger,
 	}}, nil
 }
 

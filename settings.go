@@ -1,9 +1,13 @@
 package kopf
 
 import (
+	"cmp"
+	"log/slog"
 	"time"
 
 	"github.com/kopf-go/kopf/internal/engine"
+	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/storage"
 )
 
 // Settings tune an operator, in groups of the names that they have in Kopf. Zero
@@ -53,8 +57,30 @@ type QueueingSettings struct {
 	ExitTimeout time.Duration
 }
 
-// PersistenceSettings say what is kept on objects.
+// PersistenceSettings say what is kept on objects, and where. To other names or storages
+// all objects are new: do not change them while there are objects, or use storage.Multi
+// for a transition (SET-6).
 type PersistenceSettings struct {
+	// Finalizer is what holds an object until its delete handlers are through. Default:
+	// kopf.zalando.org/KopfFinalizerMarker, or with Options.Name,
+	// NAME.kopf.zalando.org/finalizer (FIN-1).
+	Finalizer string
+	// ProgressStorage keeps what handlers have come to between attempts and across
+	// restarts. Default: storage.Smart under Kopf's prefix, or that of Options.Name (SET-3).
+	ProgressStorage storage.Progress
+	// DiffBaseStorage keeps the state that was handled last. Default:
+	// storage.AnnotationsLastHandled under Kopf's prefix, or that of Options.Name (DB-5).
+	DiffBaseStorage storage.LastHandled
+	// RecordLimit is the size in bytes from which the state that was handled last is
+	// compressed, which costs memory and time at every restart. If it does not fit on the
+	// object even so, only digests of its fields are kept, and update handlers are told
+	// what has changed, but not from what. Default: 65536.
+	RecordLimit int
+	// DigestKey makes the digests that stand for sensitive values (see on.Sensitive)
+	// useless to those who don't know it. Without it, who can read the object's annotations
+	// can try whether a value is the right one. All replicas need the same. A new key makes
+	// sensitive values look changed, once. Default: none.
+	DigestKey []byte
 	// ConsistencyTimeout is how long events are held against an own write that
 	// cannot be found among them, for resources whose versions cannot be compared.
 	// Default: 5 seconds (CON-1).
@@ -90,3 +116,38 @@ func (s Settings) engine() engine.Settings {
 		DiscoveryInterval:  s.Scanning.Interval,
 	}
 }
+
+// state says what the operator of this name keeps on objects. It reports mistakes in
+// the settings.
+func (s PersistenceSettings) state(name string, log *slog.Logger) (state.Config, error) {
+	naming, err := state.For(name)
+	if err != nil {
+		return state.Config{}, err
+	}
+	c := state.Config{
+		Progress: s.ProgressStorage, LastHandled: s.DiffBaseStorage, DigestKey: s.DigestKey, RecordLimit: s.RecordLimit,
+	}
+	if c.Progress == nil {
+		c.Progress = storage.Smart(naming.Prefix, storage.AnnotationsOptions{}, storage.StatusOptions{})
+	}
+	if c.LastHandled == nil {
+		c.LastHandled = storage.AnnotationsLastHandled(naming.Prefix, storage.LastHandledOptions{})
+	}
+	prefixes := append(c.Progress.Own().Prefixes, c.LastHandled.Own().Prefixes...)
+	for _, prefix := range prefixes {
+		if len(prefix) > longPrefix {
+			log.Warn("annotation prefix is very long: annotations of some handlers may be refused", "prefix", prefix)
+		}
+	}
+	if name == "" && len(prefixes) > 0 && prefixes[0] != "" { // or two operators that differ in their storages would share it (SET-5)
+		naming.Prefix = prefixes[0]
+	}
+	if c.Naming, err = state.Custom(naming.Prefix, cmp.Or(s.Finalizer, naming.Finalizer)); err != nil {
+		return state.Config{}, err
+	}
+	_, err = state.NewStore(c)
+	return c, err
+}
+
+// longPrefix is what Kopf takes for too long (SET-4).
+const longPrefix = 189

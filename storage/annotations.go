@@ -14,11 +14,9 @@ import (
 	"github.com/kopf-go/kopf/internal/rawjson"
 )
 
-// AnnotationsOptions are the parameters of [AnnotationsProgress]. The zero value is
+// AnnotationsOptions are what can be chosen for [AnnotationsProgress]. The zero value is
 // Kopf's default.
 type AnnotationsOptions struct {
-	// Prefix is the part before the slash of all names. Default: [DefaultPrefix].
-	Prefix string
 	// TouchKey is the part after the slash of the annotation by which a Python operator
 	// wakes itself up. Default: touch-dummy.
 	TouchKey string
@@ -32,11 +30,9 @@ type AnnotationsOptions struct {
 	Reserved []string
 }
 
-// LastHandledOptions are the parameters of [AnnotationsLastHandled]. The zero value is
-// Kopf's default.
+// LastHandledOptions are what can be chosen for [AnnotationsLastHandled]. The zero value
+// is Kopf's default.
 type LastHandledOptions struct {
-	// Prefix is the part of the name before the slash. Default: [DefaultPrefix].
-	Prefix string
 	// Key is the part after the slash. Default: last-handled-configuration. If it is
 	// another one, under the prefix of an [AnnotationsProgress], it has to be reserved
 	// there.
@@ -48,8 +44,8 @@ type LastHandledOptions struct {
 }
 
 // AnnotationsProgress returns the storage that keeps each record in an annotation
-// named after the handler (B.2, B.3): Kopf's AnnotationsProgressStorage. Everything
-// under the prefix is taken for a record, but for what is reserved.
+// named PREFIX/HANDLER (B.2, B.3): Kopf's AnnotationsProgressStorage. Everything under
+// the prefix is taken for a record, but for what is reserved.
 //
 // Any id gives legal names (B21). Where Kopf's own forms are legal these are exactly
 // Kopf's. Where they are not, Kopf could not have stored anything, for the API server
@@ -63,29 +59,39 @@ type LastHandledOptions struct {
 // annotations, such as "touch-dummy". Distinct ids that differ only in "/" against ".",
 // or "<>" against "_", share a name as they do in Kopf.
 //
-// It fails if the prefix or the touch key can't be part of a name (SET-4).
-func AnnotationsProgress(o AnnotationsOptions) (Progress, error) {
-	return newAnnotations(o)
+// A prefix or key that can't be part of a name, such as an empty one, is reported by
+// kopf.New (SET-4).
+func AnnotationsProgress(prefix string, o AnnotationsOptions) Progress {
+	return newAnnotations(prefix, o)
 }
 
-func newAnnotations(o AnnotationsOptions) (*annotations, error) {
-	o.Prefix, o.TouchKey = cmp.Or(o.Prefix, DefaultPrefix), cmp.Or(o.TouchKey, touchKey)
-	if err := errors.Join(checkPrefix(o.Prefix), checkKey(o.TouchKey)); err != nil {
-		return nil, err
-	}
-	a := &annotations{AnnotationsOptions: o, slash: o.Prefix + "/"}
+func newAnnotations(prefix string, o AnnotationsOptions) *annotations {
+	o.TouchKey = cmp.Or(o.TouchKey, touchKey)
+	a := &annotations{AnnotationsOptions: o, prefix: prefix, slash: prefix + "/"}
 	for i, mark := range marks {
-		a.touch[i] = a.names(kopfNames(o.Prefix, o.TouchKey+mark))
+		a.touch[i] = a.names(kopfNames(prefix, o.TouchKey+mark))
 		for _, key := range append([]string{lastHandledKey, o.TouchKey}, o.Reserved...) {
-			for _, name := range kopfNames(o.Prefix, key+mark) {
+			for _, name := range kopfNames(prefix, key+mark) {
 				a.reserved = append(a.reserved, strings.TrimPrefix(name, a.slash))
 			}
 		}
 	}
-	return a, nil
+	return a
+}
+
+// Validate reports what can't be part of a name.
+func (a *annotations) Validate() error {
+	mistakes := []error{checkPrefix(a.prefix), checkKey(a.TouchKey)}
+	for _, key := range a.Reserved {
+		mistakes = append(mistakes, checkKey(key))
+	}
+	return errors.Join(mistakes...)
 }
 
 func checkPrefix(prefix string) error {
+	if prefix == "" {
+		return errors.New("the annotation prefix of a storage is empty, choose one like \"widgets.example.com\"")
+	}
 	if problems := validation.IsDNS1123Subdomain(prefix); len(problems) > 0 {
 		return fmt.Errorf("annotation prefix %q is illegal, choose one like \"widgets.example.com\": %s", prefix, strings.Join(problems, "; "))
 	}
@@ -102,6 +108,7 @@ func checkKey(key string) error {
 // annotations is an [AnnotationsProgress].
 type annotations struct {
 	AnnotationsOptions
+	prefix   string
 	slash    string      // the prefix with the slash
 	touch    [2][]string // V2, and V1 if it differs, for each mark
 	reserved []string    // parts after the slash
@@ -131,7 +138,7 @@ func (a *annotations) namesOf(o Object, id string) []string {
 func (a *annotations) bothNames(id string) *[2][]string {
 	return a.cache.get(id, func() (both [2][]string) {
 		for i, mark := range marks {
-			both[i] = a.names(recordNames(a.Prefix, id+mark, a.isReserved))
+			both[i] = a.names(recordNames(a.prefix, id+mark, a.isReserved))
 		}
 		return both
 	})
@@ -222,31 +229,34 @@ func (a *annotations) RemoveTouch(o Object, p *Patch) {
 	}
 }
 
-func (a *annotations) Own() Fields { return Fields{Prefixes: []string{a.Prefix}} }
+func (a *annotations) Own() Fields { return Fields{Prefixes: []string{a.prefix}} }
 
 // AnnotationsLastHandled returns the storage that keeps the text in one annotation
-// (B.4): Kopf's AnnotationsDiffBaseStorage. It fails if the prefix or the key can't be
-// part of a name (SET-4).
-func AnnotationsLastHandled(o LastHandledOptions) (LastHandled, error) {
-	o.Prefix, o.Key = cmp.Or(o.Prefix, DefaultPrefix), cmp.Or(o.Key, lastHandledKey)
-	if err := errors.Join(checkPrefix(o.Prefix), checkKey(o.Key)); err != nil {
-		return nil, err
-	}
-	a := &lastHandledAnnotation{ignored: o.Ignored, prefix: o.Prefix}
+// (B.4): Kopf's AnnotationsDiffBaseStorage. A prefix or key that can't be part of a name,
+// such as an empty prefix, is reported by kopf.New (SET-4).
+func AnnotationsLastHandled(prefix string, o LastHandledOptions) LastHandled {
+	o.Key = cmp.Or(o.Key, lastHandledKey)
+	a := &lastHandledAnnotation{prefix: prefix, key: o.Key, ignored: o.Ignored}
 	for i, mark := range marks {
-		a.names[i] = kopfNames(o.Prefix, o.Key+mark)
+		a.names[i] = kopfNames(prefix, o.Key+mark)
 		if o.WithoutV1 {
 			a.names[i] = a.names[i][:1]
 		}
 	}
-	return a, nil
+	return a
 }
 
 // lastHandledAnnotation is an [AnnotationsLastHandled].
 type lastHandledAnnotation struct {
 	names   [2][]string // V2, and V1 if it differs, for each mark
 	prefix  string
+	key     string
 	ignored [][]string
+}
+
+// Validate reports what can't be part of a name.
+func (a *lastHandledAnnotation) Validate() error {
+	return errors.Join(checkPrefix(a.prefix), checkKey(a.key))
 }
 
 func (a *lastHandledAnnotation) Fetch(o Object) (string, error) {
@@ -292,8 +302,7 @@ func (a *lastHandledAnnotation) Purge(o Object, p *Patch) {
 }
 
 func (a *lastHandledAnnotation) Own() Fields {
-	own := Fields{Prefixes: []string{a.prefix}, Paths: a.ignored}
-	return own
+	return Fields{Prefixes: []string{a.prefix}, Paths: a.ignored}
 }
 
 // cache holds the names of handlers' records, for making them takes hashes. Ids are

@@ -1,5 +1,7 @@
 package storage
 
+import "errors"
+
 // Multi returns a storage that writes each record to all of the storages, and reads the
 // first that has it: Kopf's MultiProgressStorage. It is for moving from one storage to
 // another: run it until all objects are in the new one (SET-6).
@@ -51,6 +53,22 @@ func (m multi) RemoveTouch(o Object, p *Patch) {
 	}
 }
 
+// Validate reports the mistakes of all.
+func (m multi) Validate() error { return validated(m) }
+
+func validated[S any](storages []S) error {
+	var mistakes []error
+	for _, s := range storages {
+		if v, ok := any(s).(Validator); ok {
+			mistakes = append(mistakes, v.Validate())
+		}
+	}
+	if len(storages) == 0 {
+		mistakes = append(mistakes, errors.New("a storage is made of no storages: give it one"))
+	}
+	return errors.Join(mistakes...)
+}
+
 func (m multi) Own() (own Fields) {
 	for _, s := range m {
 		own = own.with(s.Own())
@@ -61,16 +79,8 @@ func (m multi) Own() (own Fields) {
 // Smart returns the storage that is the default, Kopf's SmartProgressStorage: it reads
 // and writes annotations; and what older versions of Kopf have left in the status it
 // reads if there is no annotation, and purges, but never writes (T066).
-func Smart(a AnnotationsOptions, s StatusOptions) (Progress, error) {
-	annotations, err := newAnnotations(a)
-	if err != nil {
-		return nil, err
-	}
-	status, err := newStatus(s)
-	if err != nil {
-		return nil, err
-	}
-	return multi{annotations, unwritten{status}}, nil
+func Smart(prefix string, a AnnotationsOptions, s StatusOptions) Progress {
+	return multi{newAnnotations(prefix, a), unwritten{newStatus(s)}}
 }
 
 // unwritten is a status storage that is emptied. The touch value was never removed by
@@ -117,6 +127,9 @@ func (m multiLastHandled) Purge(o Object, p *Patch) {
 		s.Purge(o, p)
 	}
 }
+
+// Validate reports the mistakes of all.
+func (m multiLastHandled) Validate() error { return validated(m) }
 
 func (m multiLastHandled) Own() (own Fields) {
 	for _, s := range m {

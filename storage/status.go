@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-go/kopf/internal/rawjson"
 )
 
-// StatusOptions are the parameters of [StatusProgress]. The zero value is Kopf's
+// StatusOptions are what can be chosen for [StatusProgress]. The zero value is Kopf's
 // default.
 type StatusOptions struct {
 	// Name is of the operator; it takes the place of {name} in fields. Default: kopf.
@@ -31,33 +31,38 @@ type StatusOptions struct {
 // nothing is remembered. On resources with a status endpoint it costs a second request
 // per write.
 //
-// It fails if a field is not one.
-func StatusProgress(o StatusOptions) (Progress, error) { return newStatus(o) }
+// A field that is not one is reported by kopf.New.
+func StatusProgress(o StatusOptions) Progress { return newStatus(o) }
 
-func newStatus(o StatusOptions) (*status, error) {
-	field, err := fieldOf(o.Name, cmp.Or(o.Field, "status.{name}.progress"))
-	touch, touchErr := fieldOf(o.Name, cmp.Or(o.TouchField, "status.{name}.dummy"))
-	if err := errors.Join(err, touchErr); err != nil {
-		return nil, err
+func newStatus(o StatusOptions) *status {
+	return &status{
+		field: fieldOf(o.Name, cmp.Or(o.Field, "status.{name}.progress")),
+		touch: fieldOf(o.Name, cmp.Or(o.TouchField, "status.{name}.dummy")),
 	}
-	return &status{field: field, touch: touch}, nil
 }
 
 // fieldOf returns the path of a field of Kopf's settings (SET-3).
-func fieldOf(name, dotted string) ([]string, error) {
-	path := strings.Split(strings.Replace(dotted, "{name}", cmp.Or(name, "kopf"), 1), ".")
+func fieldOf(name, dotted string) []string {
+	return strings.Split(strings.Replace(dotted, "{name}", cmp.Or(name, "kopf"), 1), ".")
+}
+
+func checkField(path []string) error {
+	dotted := strings.Join(path, ".")
 	if slices.Contains(path, "") {
-		return nil, fmt.Errorf("storage field %q has an empty key, choose one like \"status.{name}.progress\"", dotted)
+		return fmt.Errorf("storage field %q has an empty key, choose one like \"status.{name}.progress\"", dotted)
 	}
 	switch path[0] {
 	case "metadata", "apiVersion", "kind":
-		return nil, fmt.Errorf("storage field %q is none of the operator's, choose one like \"status.{name}.progress\"", dotted)
+		return fmt.Errorf("storage field %q is none of the operator's, choose one like \"status.{name}.progress\"", dotted)
 	}
-	return path, nil
+	return nil
 }
 
 // status is a [StatusProgress].
 type status struct{ field, touch []string }
+
+// Validate reports what is not a field.
+func (s *status) Validate() error { return errors.Join(checkField(s.field), checkField(s.touch)) }
 
 func (s *status) at(id string) []string {
 	return append(s.field[:len(s.field):len(s.field)], id)
@@ -114,8 +119,8 @@ func (s *status) RemoveTouch(_ Object, p *Patch) { p.Remove(s.touch...) }
 
 func (s *status) Own() Fields { return Fields{Paths: [][]string{s.field, s.touch}} }
 
-// StatusLastHandledOptions are the parameters of [StatusLastHandled]. The zero value is
-// Kopf's default.
+// StatusLastHandledOptions are what can be chosen for [StatusLastHandled]. The zero
+// value is Kopf's default.
 type StatusLastHandledOptions struct {
 	// Name is of the operator; it takes the place of {name} in the field. Default: kopf.
 	Name string
@@ -128,13 +133,9 @@ type StatusLastHandledOptions struct {
 
 // StatusLastHandled returns the storage that keeps the text in the status of the
 // object (B.4): Kopf's StatusDiffBaseStorage. See [StatusProgress] for what the schema
-// needs and what it costs. It fails if the field is not one.
-func StatusLastHandled(o StatusLastHandledOptions) (LastHandled, error) {
-	field, err := fieldOf(o.Name, cmp.Or(o.Field, "status.{name}."+lastHandledKey))
-	if err != nil {
-		return nil, err
-	}
-	return &lastHandledStatus{field: field, ignored: o.Ignored}, nil
+// needs and what it costs. A field that is not one is reported by kopf.New.
+func StatusLastHandled(o StatusLastHandledOptions) LastHandled {
+	return &lastHandledStatus{field: fieldOf(o.Name, cmp.Or(o.Field, "status.{name}."+lastHandledKey)), ignored: o.Ignored}
 }
 
 // lastHandledStatus is a [StatusLastHandled].
@@ -142,6 +143,9 @@ type lastHandledStatus struct {
 	field   []string
 	ignored [][]string
 }
+
+// Validate reports what is not a field.
+func (s *lastHandledStatus) Validate() error { return checkField(s.field) }
 
 func (s *lastHandledStatus) Fetch(o Object) (string, error) {
 	value := rawjson.Find(o.Raw(), s.field...)

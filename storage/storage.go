@@ -99,6 +99,11 @@ type TouchRemover interface {
 	RemoveTouch(o Object, p *Patch)
 }
 
+// Validator is a storage whose parameters can be wrong: kopf.New reports it.
+type Validator interface {
+	Validate() error
+}
+
 // CorruptError says that what was kept on an object is not what the operator or Kopf
 // could have written: somebody edited it. Removing it is the way out: without it the
 // handler starts from the beginning, or the object counts as never handled.

@@ -8,12 +8,12 @@ import (
 	"github.com/kopf-go/kopf/internal/body"
 )
 
-func annotated(t testing.TB) *annotations { return annotatedUnder(t, "") }
+func annotated(t testing.TB) *annotations { return annotatedUnder(t, DefaultPrefix) }
 
 func annotatedUnder(t testing.TB, prefix string) *annotations {
 	t.Helper()
-	a, err := newAnnotations(AnnotationsOptions{Prefix: prefix})
-	if err != nil {
+	a := newAnnotations(prefix, AnnotationsOptions{})
+	if err := a.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	return a

@@ -24,6 +24,7 @@ type Config struct {
 	Handlers   []*registry.Handler // with selectors
 	Namespaces Namespaces
 	Naming     state.Naming
+	State      state.Config // what is kept on objects; fields are added per resource
 	Settings   Settings
 	Log        *slog.Logger
 }

@@ -56,6 +56,7 @@ type Handler struct {
 	Field       diff.Path
 	Value       filters.Criterion
 	Old, New    filters.Criterion
+	Sensitive   []diff.Path // fields of the resource whose values are kept as digests
 
 	Retries  int           // attempts at most; negative: no limit
 	Timeout  time.Duration // over all attempts; zero: no limit

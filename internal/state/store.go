@@ -72,18 +72,23 @@ func NewStore(c Config) (*Store, error) {
 }
 
 func newStore(c Config) (*Store, error) {
-	var err error
 	if c.Progress == nil {
-		c.Progress, err = storage.Smart(storage.AnnotationsOptions{Prefix: c.Naming.Prefix}, storage.StatusOptions{})
-		if err != nil {
-			return nil, err
-		}
+		c.Progress = storage.Smart(c.Naming.Prefix, storage.AnnotationsOptions{}, storage.StatusOptions{})
 	}
 	if c.LastHandled == nil {
-		c.LastHandled, err = storage.AnnotationsLastHandled(storage.LastHandledOptions{Prefix: c.Naming.Prefix})
-		if err != nil {
-			return nil, err
+		c.LastHandled = storage.AnnotationsLastHandled(c.Naming.Prefix, storage.LastHandledOptions{})
+	}
+	var mistakes []error
+	for _, s := range []any{c.Progress, c.LastHandled} {
+		if v, ok := s.(storage.Validator); ok {
+			mistakes = append(mistakes, v.Validate())
 		}
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	if c.RecordLimit < 0 {
+		return nil, fmt.Errorf("the limit of a record is %d bytes: give a positive one, or none for the default", c.RecordLimit)
 	}
 	if c.RecordLimit == 0 {
 		c.RecordLimit = DefaultRecordLimit
