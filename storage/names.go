@@ -63,7 +63,11 @@ func recordNames(prefix, key string, reserved func(name string) bool) []string {
 		if i > 0 {
 			return names[:i]
 		}
-		return []string{prefix + "/" + legalName(key)}
+		legal := legalName(key)
+		if reserved(legal) { // "seen!" would become the word and a hash, as a seen state's is
+			legal = "id-" + legal
+		}
+		return []string{prefix + "/" + legal}
 	}
 	return names
 }

@@ -105,7 +105,7 @@ func TestAnIllegalV1IsLeftOut(t *testing.T) {
 }
 
 func FuzzNames_B21(f *testing.F) {
-	for _, id := range []string{"fn", "a/b", "<locals>", "lambda:f:1", "", strings.Repeat("é", 70), "x-ofDRS", "\xff", "-", "touch-dummy"} {
+	for _, id := range []string{"fn", "a/b", "<locals>", "lambda:f:1", "", strings.Repeat("é", 70), "x-ofDRS", "\xff", "-", "touch-dummy", "seen-", "seen-0123456789abcdef"} {
 		f.Add(id, uint8(0))
 		f.Add(id, uint8(70))
 	}
