@@ -23,6 +23,8 @@ type writer struct {
 	object *object
 	body   *body.Body                  // the newest one that is known; of each response
 	learn  func(*body.Body) *body.Body // what else happens with a response, and the newest body then
+
+	response *body.Body // the last one
 }
 
 // apply sends a change, and tells whether that changed the object. The status goes
@@ -44,10 +46,8 @@ func (w *writer) apply(change patching.Change) (changed bool, err error) {
 		if err := w.send(plan.Status, "status"); err != nil {
 			return false, err
 		}
-		if plan.Object != nil && plan.Locked { // on the version that this made
-			if plan, err = patching.Compose(w.body, change, apart); err != nil {
-				return false, err
-			}
+		if plan, err = plan.Next(w.response); err != nil {
+			return false, err
 		}
 	}
 	if plan.Object != nil {
@@ -69,7 +69,7 @@ func (w *writer) send(patch []byte, subresource ...string) error {
 		w.object.log().Warn("the API server dropped all of a patch: the resource's schema does not keep these fields",
 			"subresource", strings.Join(subresource, ""))
 	}
-	w.body = w.learn(b)
+	w.response, w.body = b, w.learn(b)
 	return nil
 }
 

@@ -1,218 +1,179 @@
 package patching
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"runtime/debug"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "sigs.k8s.io/json"
 
-	"github.com/kopf-go/kopf/diff"
-	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/registry"
 )
 
-// edited returns what the edits change, as a merge patch of the untyped object.
-//
-// An edit sees a typed copy, which lacks the fields that its Go type does not know.
-// So what it changed is the difference between the typed object before and after,
-// and only that is laid over the untyped one; in lists, item by item.
-func edited(b *body.Body, tree map[string]any, edits []registry.Edit) (map[string]any, error) {
-	if len(edits) == 0 {
-		return nil, nil
-	}
-	current, raw := tree, b.Raw()
-	for first := true; len(edits) > 0; first = false {
-		same := 1 // edits of one type share the copy
-		for same < len(edits) && edits[same].Type == edits[0].Type {
-			same++
-		}
-		before, after, err := apply(raw, edits[:same])
-		if err != nil {
-			return nil, err
-		}
-		step := overlay(current, before, after)
-		if edits = edits[same:]; first && len(edits) == 0 {
-			return step, nil
-		}
-		current = merged(current, step)
-		if raw, err = json.Marshal(current); err != nil {
-			return nil, err
-		}
-	}
-	return overlay(tree, tree, current), nil
+// step is what some edits change, as a merge patch of the object after the steps
+// before it.
+type step struct {
+	merge  map[string]any
+	locked bool // it is right for this version of the object only
 }
 
-func apply(raw []byte, edits []registry.Edit) (before, after map[string]any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("patch function panicked: %v\n%s", p, debug.Stack())
+// run applies edits to copies of an object, one after the other, and returns what
+// each changes.
+func run(raw []byte, edits []registry.Edit) ([]step, error) {
+	var steps []step
+	applied := 0   // steps that are in raw
+	oneByOne := -1 // up to where edits are applied singly, to find a bad one among several
+	for i := 0; i < len(edits); {
+		edit := &edits[i]
+		n := 1
+		for edit.Apply != nil && i > oneByOne && i+n < len(edits) && edits[i+n].Apply != nil && edits[i+n].Type == edit.Type {
+			n++ // edits of one type share a copy
 		}
-	}()
+		if edit.Merge == nil && edit.Err == nil {
+			var err error
+			if raw, err = advanced(raw, steps[applied:]); err != nil {
+				return nil, err
+			}
+			applied = len(steps)
+		}
+		s, err := take(raw, edits[i:i+n])
+		switch {
+		case err != nil && n > 1:
+			oneByOne = i + n - 1
+			continue
+		case err != nil:
+			return nil, &EditError{Handler: edit.Handler, Index: i, Err: err}
+		}
+		if keepIdentity(s.merge); len(s.merge) > 0 {
+			steps = append(steps, s)
+		}
+		i += n
+	}
+	return steps, nil
+}
+
+// Preview fills object with how raw is once the edits are applied.
+func Preview(raw []byte, edits []registry.Edit, object any) error {
+	steps, err := run(raw, edits)
+	if err != nil {
+		return err
+	}
+	if raw, err = advanced(raw, steps); err != nil {
+		return err
+	}
+	return decodeObject(raw, object)
+}
+
+// advanced returns the object after some steps.
+func advanced(raw []byte, steps []step) ([]byte, error) {
+	if len(steps) == 0 {
+		return raw, nil
+	}
+	tree, err := decodeTree(raw)
+	if err != nil {
+		return nil, fmt.Errorf("object is not readable: %w", err)
+	}
+	for _, s := range steps {
+		tree = merged(tree, s.merge)
+	}
+	return json.Marshal(tree)
+}
+
+func take(raw []byte, edits []registry.Edit) (step, error) {
+	edit := &edits[0]
+	var s step
+	var err error
+	switch {
+	case edit.Err != nil:
+		err = edit.Err
+	case edit.Merge != nil:
+		if s.merge, err = decodeTree(edit.Merge); err != nil {
+			err = fmt.Errorf("merge patch is not a JSON object: %w", err)
+		}
+	case edit.Operations != nil:
+		s.locked = true
+		s.merge, err = operate(raw, edit.Operations)
+	default:
+		s.merge, err = call(raw, edits)
+	}
+	return s, err
+}
+
+// operate returns what a JSON patch changes.
+func operate(raw, operations []byte) (merge map[string]any, err error) {
+	defer recovered(&err)
+	patch, err := jsonpatch.DecodePatch(operations)
+	if err != nil {
+		return nil, fmt.Errorf("JSON patch is not readable: %w", err)
+	}
+	after, err := patch.Apply(raw)
+	if err != nil {
+		return nil, fmt.Errorf("JSON patch does not apply: %w", err)
+	}
+	return difference(raw, raw, after)
+}
+
+// call returns what functions change. They see a typed copy, which lacks the fields
+// that its Go type does not know. So what they changed is the difference between the
+// typed object before and after, and only that is laid over the real one.
+func call(raw []byte, edits []registry.Edit) (merge map[string]any, err error) {
+	defer recovered(&err)
 	object := reflect.New(edits[0].Type.Elem()).Interface()
-	if before, err = view(raw, object); err != nil {
-		return nil, nil, err
+	if err := decodeObject(raw, object); err != nil {
+		return nil, err
+	}
+	before := raw
+	if _, untyped := object.(runtime.Unstructured); !untyped {
+		if before, err = encodeObject(object); err != nil {
+			return nil, err
+		}
 	}
 	for _, edit := range edits {
 		edit.Apply(object)
 	}
-	if u, ok := object.(runtime.Unstructured); ok {
-		after, err = jsonTree(u.UnstructuredContent())
-	} else {
-		after, err = jsonTree(object)
+	after, err := encodeObject(object)
+	if err != nil {
+		return nil, &encodingError{"object", err}
 	}
-	return before, after, err
+	if bytes.Equal(before, after) {
+		return nil, nil
+	}
+	return difference(raw, before, after)
 }
 
-// view decodes raw into object and returns how object encodes.
-func view(raw []byte, object any) (map[string]any, error) {
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = &PanicError{Value: p, Stack: debug.Stack()}
+	}
+}
+
+func decodeObject(raw []byte, object any) error {
+	var err error
 	if u, ok := object.(runtime.Unstructured); ok {
-		tree, err := decodeTree(raw)
-		if err != nil {
-			return nil, err
-		}
+		var tree map[string]any
+		tree, err = decodeTree(raw)
 		u.SetUnstructuredContent(tree)
-		return decodeTree(raw)
+	} else {
+		err = utiljson.UnmarshalCaseSensitivePreserveInts(raw, object)
 	}
-	if err := utiljson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
-		return nil, fmt.Errorf("object does not decode into %T: %w", object, err)
-	}
-	return jsonTree(object)
-}
-
-// overlay returns the merge patch that makes to present what leads from before to
-// after. before knows a part of present only.
-func overlay(present, before, after map[string]any) map[string]any {
-	merge := map[string]any{}
-	for key := range before {
-		if _, kept := after[key]; !kept {
-			merge[key] = nil
-		}
-	}
-	for key, value := range after {
-		old, existed := before[key]
-		if existed && diff.Equal(old, value) {
-			continue
-		}
-		oldMap, wasMap := old.(map[string]any)
-		newMap, isMap := value.(map[string]any)
-		if wasMap && isMap {
-			inner, _ := present[key].(map[string]any)
-			if step := overlay(inner, oldMap, newMap); len(step) > 0 {
-				merge[key] = step
-			}
-			continue
-		}
-		if isMap {
-			merge[key] = withoutNulls(newMap)
-			continue
-		}
-		merge[key] = laid(present[key], old, value)
-	}
-	return merge
-}
-
-// withoutNulls returns an object that is added as a whole without the nulls in it:
-// in a merge patch they would say that something is removed.
-func withoutNulls(tree map[string]any) map[string]any {
-	out := make(map[string]any, len(tree))
-	for key, value := range tree {
-		switch value := value.(type) {
-		case nil:
-		case map[string]any:
-			out[key] = withoutNulls(value)
-		default:
-			out[key] = value
-		}
-	}
-	return out
-}
-
-// laid returns the value that replaces present: after, with what present knows
-// more than before kept inside list items.
-func laid(present, before, after any) any {
-	switch after := after.(type) {
-	case map[string]any:
-		presentMap, ok1 := present.(map[string]any)
-		beforeMap, ok2 := before.(map[string]any)
-		if ok1 && ok2 {
-			return merged(presentMap, overlay(presentMap, beforeMap, after))
-		}
-	case []any:
-		presentList, ok1 := present.([]any)
-		beforeList, ok2 := before.([]any)
-		if ok1 && ok2 && len(presentList) == len(beforeList) {
-			list := make([]any, len(after))
-			for i, j := range origins(beforeList, after) {
-				list[i] = after[i]
-				if j >= 0 {
-					list[i] = laid(presentList[j], beforeList[j], after[i])
-				}
-			}
-			return list
-		}
-	}
-	return after
-}
-
-// origins finds for each item the one that it was before, or -1: the equal one, else
-// one of the same name, else the one in the same place. No two items come from one.
-func origins(before, after []any) []int {
-	from := make([]int, len(after))
-	taken := make([]bool, len(before))
-	for i := range from {
-		from[i] = -1
-	}
-	claim := func(fits func(i, j int) bool) {
-		for i := range after {
-			for j := 0; j < len(before) && from[i] < 0; j++ {
-				if !taken[j] && fits(i, j) {
-					from[i], taken[j] = j, true
-				}
-			}
-		}
-	}
-	claim(func(i, j int) bool { return i == j && diff.Equal(before[j], after[i]) })
-	claim(func(i, j int) bool { return diff.Equal(before[j], after[i]) })
-	claim(func(i, j int) bool { n := nameOf(after[i]); return n != nil && diff.Equal(nameOf(before[j]), n) })
-	claim(func(i, j int) bool { return i == j && nameOf(after[i]) == nil })
-	return from
-}
-
-func nameOf(item any) any {
-	if m, ok := item.(map[string]any); ok {
-		return m["name"]
+	if err != nil {
+		return &registry.DecodeError{Type: reflect.TypeOf(object), Err: err}
 	}
 	return nil
 }
 
-// merged applies a merge patch to a copy of tree.
-func merged(tree, merge map[string]any) map[string]any {
-	out := maps.Clone(tree)
-	if out == nil {
-		out = map[string]any{}
-	}
-	for key, value := range merge {
-		switch value := value.(type) {
-		case nil:
-			delete(out, key)
-		case map[string]any:
-			inner, _ := out[key].(map[string]any)
-			out[key] = merged(inner, value)
-		default:
-			out[key] = value
+func encodeObject(object any) ([]byte, error) {
+	if u, ok := object.(runtime.Unstructured); ok {
+		tree := u.UnstructuredContent()
+		if tree == nil {
+			return nil, errors.New("it has no content any more")
 		}
+		return json.Marshal(tree)
 	}
-	return out
-}
-
-func decodeTree(raw []byte) (map[string]any, error) {
-	tree := map[string]any{}
-	if err := utiljson.UnmarshalCaseSensitivePreserveInts(raw, &tree); err != nil {
-		return nil, err
-	}
-	return tree, nil
+	return json.Marshal(object)
 }
