@@ -58,7 +58,8 @@ type Change[T Object] struct {
 	// cluster: use Patch.
 	Object T
 	// Old is the object as it was last handled: labels, annotations and everything
-	// but metadata and status. It is nil if the object was never handled.
+	// but metadata and status. It is nil if the object was never handled, and if OldKnown
+	// is false.
 	Old T
 	// New is Object under the name that pairs with Old.
 	New T
@@ -142,6 +143,12 @@ type Attempt struct {
 
 // Runtime is how long ago the first attempt began, downtime of the operator included.
 func (a *Attempt) Runtime() time.Duration { return time.Since(a.Started) }
+
+// OldKnown tells whether the object's former state is known. It is not if the object
+// is so large that only digests of its top-level fields could be kept; then there is
+// no Old, Diff names the top-level fields that have changed, filters on old values
+// let pass what they cannot know, and so do handlers of fields in those top-level fields.
+func (a *Attempt) OldKnown() bool { return a.call == nil || !a.call.OldUnknown }
 
 // SetResult stores a value that encodes to JSON under status.<handler id>, in the
 // same request as everything else, once the handler has succeeded (RES-1). The

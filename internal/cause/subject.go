@@ -20,8 +20,10 @@ import (
 type Subject struct {
 	Body     *body.Body
 	Old, New *state.Essence // nil in Old: never handled; nil in both: look at the whole body
-	Resource schema.GroupVersionResource
-	Log      *slog.Logger
+	// Sensitive tells of which fields the essences have digests instead of values.
+	Sensitive func(path []string) bool
+	Resource  schema.GroupVersionResource
+	Log       *slog.Logger
 
 	whole diff.Diff // of the essences, once it is known; it is never empty then
 }
@@ -63,16 +65,62 @@ func (s *Subject) Diff(h *registry.Handler) (diff.Diff, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.whole = diff.Of(untyped(before), untyped(after))
+		if s.oldUnknown() {
+			s.whole = s.outline(after)
+		} else {
+			s.whole = diff.Of(untyped(before), untyped(after))
+		}
 	}
-	if len(h.Field) > 0 {
+	switch {
+	case len(h.Field) == 0:
+		return slices.Clone(s.whole), nil
+	case !s.oldUnknown():
 		return s.whole.At(h.Field), nil
+	case !s.mayDiffer(h.Field):
+		return diff.Diff{}, nil
 	}
-	return slices.Clone(s.whole), nil
+	_, _, after, has, err := s.values(h)
+	item := diff.Item{Op: diff.Change, New: after}
+	if !has {
+		item.Op = diff.Remove
+	}
+	return diff.Diff{item}, err
 }
 
-// Values returns the values at the handler's field.
+// outline is all that can be said about what has changed if the old essence was too
+// large to be kept: which top-level fields (B24).
+func (s *Subject) outline(after map[string]any) diff.Diff {
+	d := diff.Diff{}
+	for _, name := range s.Old.Changed(s.New) {
+		item := diff.Item{Op: diff.Change, Path: diff.Path{name}, New: after[name]}
+		if _, present := after[name]; !present {
+			item.Op = diff.Remove
+		}
+		d = append(d, item)
+	}
+	return d
+}
+
+func (s *Subject) oldUnknown() bool { return s.Old != nil && !s.Old.Complete() }
+
+// mayDiffer tells whether a field may have changed, by its top-level field.
+func (s *Subject) mayDiffer(field diff.Path) bool {
+	return slices.Contains(s.Old.Changed(s.New), field[0])
+}
+
+// Values returns the values at the handler's field, as far as they are known: of a
+// sensitive one the present one only.
 func (s *Subject) Values(h *registry.Handler) (before any, had bool, after any, has bool, err error) {
+	before, had, after, has, err = s.values(h)
+	if err == nil && s.New != nil && s.Sensitive != nil && s.Sensitive(h.Field) {
+		before = nil
+		after, has, err = s.present(h)
+	}
+	return before, had, after, has, err
+}
+
+// values are those of the essences, with digests in the place of sensitive ones.
+func (s *Subject) values(h *registry.Handler) (before any, had bool, after any, has bool, err error) {
 	oldTree, newTree, err := s.trees()
 	if err != nil {
 		return nil, false, nil, false, err
@@ -80,6 +128,16 @@ func (s *Subject) Values(h *registry.Handler) (before any, had bool, after any, 
 	before, had = diff.Resolve(untyped(oldTree), h.Field)
 	after, has = diff.Resolve(untyped(newTree), h.Field)
 	return before, had, after, has, nil
+}
+
+// present is the value that the object itself has.
+func (s *Subject) present(h *registry.Handler) (any, bool, error) {
+	tree, err := s.Body.Tree()
+	if err != nil {
+		return nil, false, err
+	}
+	value, has := diff.Resolve(tree, h.Field)
+	return value, has, nil
 }
 
 func (s *Subject) valueFits(h *registry.Handler) (bool, error) {
@@ -94,17 +152,28 @@ func (s *Subject) valueFits(h *registry.Handler) (bool, error) {
 	if criterion.Match(after, has) {
 		return true, nil
 	}
-	// What was never handled has no old value, not an absent one (FLT-10 fixed).
-	return s.Old != nil && criterion.Match(before, had), nil
+	// What was never handled has no old value, not an absent one (FLT-10 fixed). One that
+	// is not known may be any.
+	return s.oldUnknown() && s.mayDiffer(h.Field) || s.Old != nil && !s.oldUnknown() && criterion.Match(before, had), nil
 }
 
 func (s *Subject) fieldFits(h *registry.Handler) (ok bool, err error) {
 	defer recovered(h, &ok, &err)
-	before, had, after, has, err := s.Values(h)
-	if err != nil || had == has && diff.Equal(before, after) { // absent differs from null, too (FLT-11)
+	before, had, after, has, err := s.values(h)
+	if err != nil {
 		return false, err
 	}
-	return (h.Old == nil || h.Old.Match(before, had)) && (h.New == nil || h.New.Match(after, has)), nil
+	if s.oldUnknown() {
+		if !s.mayDiffer(h.Field) {
+			return false, nil
+		}
+	} else if had == has && diff.Equal(before, after) { // absent differs from null, too (FLT-11)
+		return false, nil
+	}
+	if before, had, after, has, err = s.Values(h); err != nil {
+		return false, err
+	}
+	return (h.Old == nil || s.oldUnknown() || h.Old.Match(before, had)) && (h.New == nil || h.New.Match(after, has)), nil
 }
 
 func (s *Subject) trees() (before, after map[string]any, err error) {
@@ -112,7 +181,7 @@ func (s *Subject) trees() (before, after map[string]any, err error) {
 		after, err = s.Body.Tree()
 		return nil, after, err
 	}
-	if s.Old != nil {
+	if s.Old != nil && s.Old.Complete() {
 		if before, err = s.Old.Tree(); err != nil {
 			return nil, nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/kopf-go/kopf/internal/body"
-	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/state"
 )
 
@@ -62,37 +61,40 @@ func (p *checkpoints) stop() {
 }
 
 func (p *checkpoints) save() {
-	c, e := p.cycle, p.cycle.kind.engine
-	annotations := p.finished()
-	if len(annotations) == 0 {
+	c := p.cycle
+	changes := p.finished()
+	if changes == nil {
 		return
 	}
-	plan, err := patching.Compose(c.body, patching.Change{Annotations: annotations}, c.kind.resource.Status)
-	if err != nil || plan.Object == nil {
-		return
-	}
-	b, err := e.patch(c.kind.resource, c.object, plan.Object)
+	w := &writer{object: c.object, body: c.body, learn: c.object.learn}
+	changed, err := w.apply(c.kind.change(changes, nil))
 	if err != nil {
 		c.log.Debug("progress could not be written in between", "error", err)
 		p.uncertain = true // it may have been written all the same
 		return
 	}
-	c.object.learn(b)
-	p.body = b
+	if changed {
+		p.body = w.body
+	}
 }
 
 // finished collects the records that are old enough.
-func (p *checkpoints) finished() map[string]*string {
+func (p *checkpoints) finished() *state.Changes {
 	c := p.cycle
-	changes := state.NewChanges(c.body, c.kind.engine.naming)
+	changes := c.kind.store.Changes(c.body)
+	any := false
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for t := range c.all() {
 		age := time.Since(t.record.Stopped)
 		if t.record.Finished() && age >= c.kind.engine.settings.CheckpointInterval && p.saved[t] != t.record.Stopped {
 			c.store(changes, t)
+			any = true
 			p.saved[t] = t.record.Stopped
 		}
 	}
-	return changes.Annotations()
+	if !any {
+		return nil
+	}
+	return changes
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kopf-go/kopf/internal/cause"
@@ -46,8 +47,10 @@ func (c *cycle) conclude() (verdict, error) {
 		c.object.mistrust()
 		return verdict{again: true}, nil
 	}
-	change := c.change(end)
-	v, err := c.write(change)
+	v, err := c.deliver(func() patching.Change {
+		end = c.ending()
+		return c.change(end)
+	})
 	if err != nil {
 		c.leftover = c.carried(end)
 		c.object.initial = c.object.initial && !end.done
@@ -57,7 +60,7 @@ func (c *cycle) conclude() (verdict, error) {
 	if end.done {
 		c.object.finish(c.reason)
 		if v.again {
-			if wait := c.object.circling(c.body, c.essence, len(change.Edits) > 0); wait > 0 {
+			if wait := c.object.circling(c.body, c.essence, c.edited); wait > 0 {
 				v = verdict{after: wait, hold: true}
 			}
 		}
@@ -73,17 +76,13 @@ func (c *cycle) conclude() (verdict, error) {
 
 // change is everything that there is to write.
 func (c *cycle) change(end ending) patching.Change {
-	change := patching.Change{Results: c.results(), Edits: c.allEdits()}
-	if end.done && c.held && (c.reason == cause.Delete || !c.holds) {
-		change.RemoveFinalizer = c.kind.engine.naming.Finalizer
-	}
 	var changes *state.Changes
 	switch {
 	case !end.done && c.unwritten() != nil:
 		changes = c.purge(c.tasks)
 		changes.StoreLastHandled(c.unwritten())
 	case !end.done:
-		changes = state.NewChanges(c.body, c.kind.engine.naming)
+		changes = c.kind.store.Changes(c.body)
 		for t := range c.all() {
 			if t.parent == nil || !t.parent.record.Finished() { // or nobody will ask for it
 				c.store(changes, t)
@@ -93,14 +92,15 @@ func (c *cycle) change(end ending) patching.Change {
 		changes = c.purge(c.optional())
 	default:
 		changes = c.purge(end.ahead)
-		if c.reason != cause.Noop || c.unwritten() != nil {
+		if c.reason != cause.Noop || c.unwritten() != nil || c.kind.store.Exposed(c.body) {
 			changes.StoreLastHandled(end.handled)
 		}
 	}
-	if len(changes.Annotations()) > 0 {
-		changes.RemoveTouch()
+	change := c.kind.change(changes, c.allEdits())
+	change.Results = c.results()
+	if end.done && c.held && (c.reason == cause.Delete || !c.holds) {
+		change.RemoveFinalizer = c.kind.engine.naming.Finalizer
 	}
-	change.Annotations = changes.Annotations()
 	return change
 }
 
@@ -160,13 +160,24 @@ func (c *cycle) seenBy(t *task) *state.Essence {
 	if t.saw != nil {
 		return t.saw
 	}
-	return c.seen[t.record.Digest]
+	return c.essenceOf(t.record.Digest)
+}
+
+// essenceOf is the essence that a digest stands for; nil if it is not known.
+func (c *cycle) essenceOf(digest string) *state.Essence {
+	if c.seen[digest] == nil {
+		if e, ok := c.kind.store.Seen(c.body, digest); ok {
+			c.seen[digest] = e
+		}
+	}
+	return c.seen[digest]
 }
 
 // reverted finds the handlers which were through with a change that was taken back
-// before all of them were: it is a change for those that have seen it (PRG-8).
-func (c *cycle) reverted() (*patching.Change, error) {
-	if c.carry == nil && len(state.Stray(c.body, c.kind.engine.naming)) == 0 {
+// before all of them were: it is a change for those that have seen it (PRG-8). It
+// returns what the first of them has seen.
+func (c *cycle) reverted() (*state.Essence, error) {
+	if c.carry == nil && !c.kind.store.HasStray(c.body) {
 		return nil, nil
 	}
 	keys := make([]*state.Keys, 0, len(c.kind.keys))
@@ -186,12 +197,12 @@ func (c *cycle) reverted() (*patching.Change, error) {
 			if r.Purpose != string(cause.Update) {
 				continue
 			}
-			if s := c.seen[r.Digest]; r.Finished() && s != nil && !s.Equal(c.essence) && (first == nil || r.Stopped.Before(first.Stopped)) {
+			if s := c.essenceOf(r.Digest); r.Finished() && s != nil && !s.Equal(c.essence) && (first == nil || r.Stopped.Before(first.Stopped)) {
 				first = &r
 			}
 			for _, id := range r.Subrefs {
 				if !r.Finished() {
-					keys = append(keys, state.NewKeys(c.kind.engine.naming, id))
+					keys = append(keys, c.kind.store.Key(id))
 				}
 			}
 		}
@@ -199,11 +210,36 @@ func (c *cycle) reverted() (*patching.Change, error) {
 	if first == nil {
 		return nil, nil
 	}
+	return c.essenceOf(first.Digest), nil
+}
+
+// tellOf has handlers told of the change from an essence that was taken back.
+func (c *cycle) tellOf(handled *state.Essence) (verdict, error) {
 	c.log.Debug("a change was taken back, those that have handled it are told")
-	changes := c.purge(nil)
-	changes.StoreLastHandled(c.seen[first.Digest])
-	c.carry = &carry{results: c.results(), edits: c.allEdits(), handled: c.seen[first.Digest]}
-	return &patching.Change{Annotations: changes.Annotations(), Results: c.carry.results, Edits: c.carry.edits}, nil
+	v, err := c.deliver(func() patching.Change {
+		changes := c.purge(nil)
+		changes.StoreLastHandled(handled)
+		change := c.kind.change(changes, c.allEdits())
+		change.Results = c.results()
+		return change
+	})
+	c.leftover = nil
+	if err != nil {
+		c.leftover = &carry{results: c.results(), edits: c.allEdits(), handled: handled}
+	}
+	return v, err
+}
+
+// change is what changes of the state, and edits of handlers, mean for an object.
+func (k *kind) change(changes *state.Changes, edits []registry.Edit) patching.Change {
+	change := patching.Change{Edits: edits, Finalizer: k.engine.naming.Finalizer, Owns: k.engine.naming.Owns}
+	if changes != nil {
+		if annotations, merge := changes.Patch(); annotations != nil || merge != nil {
+			changes.RemoveTouch()
+		}
+		change.Annotations, change.Merge = changes.Patch()
+	}
+	return change
 }
 
 // progress tells whether all of the tasks are through, else when the next one is due.
@@ -236,7 +272,11 @@ func (c *cycle) unwritten() *state.Essence {
 // store collects the record of a task, with what its handler has seen: a change of the
 // object before the others are through is told to it afterwards.
 func (c *cycle) store(changes *state.Changes, t *task) {
-	changes.StoreRecord(t.keys, c.recordOf(t))
+	r := c.recordOf(t)
+	changes.StoreRecord(t.keys, r)
+	if seen := c.seen[r.Digest]; seen != nil {
+		changes.StoreSeen(seen)
+	}
 }
 
 // recordOf is the record of a task as it is kept.
@@ -253,21 +293,20 @@ func (c *cycle) recordOf(t *task) state.Record {
 // record of an optional delete handler stays as long as the object does: it is all
 // that tells the next operator that the handler has run.
 func (c *cycle) purge(keep []*task) *state.Changes {
-	n := c.kind.engine.naming
-	changes := state.NewChanges(c.body, n)
+	changes := c.kind.store.Changes(c.body)
 	var kept []*state.Keys
 	for t := range descend(keep) {
 		kept = append(kept, t.keys)
-		c.store(changes, t)
 		if t.record.Finished() {
 			continue
 		}
 		for _, id := range t.record.Subrefs { // not all of them were declared in this cycle
-			kept = append(kept, state.NewKeys(n, id))
+			kept = append(kept, c.kind.store.Key(id))
 		}
 	}
-	for _, name := range state.Stray(c.body, n, kept...) {
-		changes.Remove(name)
+	changes.PurgeOthers(kept...)
+	for t := range descend(keep) {
+		c.store(changes, t)
 	}
 	return changes
 }
@@ -301,15 +340,23 @@ func (c *cycle) results() map[string]any {
 			results[t.handler.ID] = t.result
 		}
 	}
+	for id := range c.through {
+		delete(results, id)
+	}
 	return results
 }
 
-// allEdits are the carried edits and those of this cycle, in order.
+// allEdits are the carried edits and those of this cycle, in order, as far as they are
+// still to be written.
 func (c *cycle) allEdits() []registry.Edit {
-	if c.carry == nil {
-		return c.edits.List()
+	var edits []registry.Edit
+	if c.carry != nil {
+		edits = append(edits, c.carry.edits...)
 	}
-	return append(c.carry.edits[:len(c.carry.edits):len(c.carry.edits)], c.edits.List()...)
+	return slices.DeleteFunc(append(edits, c.edits.List()...), func(edit registry.Edit) bool {
+		_, is := c.through[edit.Handler]
+		return is
+	})
 }
 
 // carried is everything that the cycle has to say, for a later one to write.

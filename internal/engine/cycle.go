@@ -36,8 +36,11 @@ type cycle struct {
 
 	tasks    []*task
 	edits    *registry.Edits
+	edited   bool  // handlers have asked for something
 	settled  int   // tasks that this cycle brought further
 	unusable error // the object does not decode into a handler's type
+
+	through map[string]bool // handlers whose edits and results are written, or refused
 
 	mu          sync.Mutex // guards tasks, their records, and seen against checkpoints
 	checkpoints checkpoints
@@ -64,10 +67,10 @@ func (c *cycle) do() (verdict, error) {
 	c.log = c.object.log()
 	c.leftover = c.carry // until it is written
 	c.held = b.HasFinalizer(e.naming.Finalizer)
-	c.essence = state.EssenceOf(b, e.naming, k.extra)
+	c.essence = k.store.Essence(b)
 	var err error
 	var handled bool
-	if c.last, handled, err = state.LastHandled(b, e.naming); err != nil {
+	if c.last, handled, err = k.store.LastHandled(b); err != nil {
 		var corrupt *state.CorruptError
 		if !errors.As(err, &corrupt) || !b.Deleting() {
 			return verdict{}, err
@@ -82,7 +85,7 @@ func (c *cycle) do() (verdict, error) {
 		}
 	}
 	c.edits = new(registry.Edits)
-	c.subject = cause.Subject{Body: b, Old: c.last, New: c.essence, Resource: k.resource.GVR, Log: c.log}
+	c.subject = c.newSubject()
 
 	inScope, err := c.scope()
 	if err != nil {
@@ -109,17 +112,12 @@ func (c *cycle) do() (verdict, error) {
 		return verdict{}, nil // all delete handlers are through, records or not
 	}
 	if c.reason == cause.Noop || c.reason == cause.Resume {
-		change, err := c.reverted()
+		handled, err := c.reverted()
 		if err != nil {
 			return verdict{}, err
 		}
-		if change != nil {
-			c.leftover = c.carry
-			v, err := c.write(*change)
-			if err == nil {
-				c.leftover = nil
-			}
-			return v, err
+		if handled != nil {
+			return c.tellOf(handled)
 		}
 	}
 	selected, err := c.selection()
@@ -142,21 +140,23 @@ func (c *cycle) do() (verdict, error) {
 // handler is called: the finalizer, if its deletion is to be waited for (FIN-3), and
 // no state that came along from another object (B23).
 func (c *cycle) groundwork() *patching.Change {
-	n := c.kind.engine.naming
-	var change patching.Change
+	store := c.kind.store
+	var changes *state.Changes
+	add := ""
 	if c.holds && !c.held {
 		c.log.Debug("finalizer is put on, for there are delete handlers")
-		change.AddFinalizer = n.Finalizer
+		add = c.kind.engine.naming.Finalizer
 	}
-	if state.Foreign(c.body, n) {
+	if store.Foreign(c.body) {
 		c.log.Info("state on the object is that of another one, and is dropped: it was copied or created anew")
-		changes := state.NewChanges(c.body, n)
+		changes = store.Changes(c.body)
 		changes.Disown()
-		change.Annotations = changes.Annotations()
 	}
-	if change.AddFinalizer == "" && len(change.Annotations) == 0 {
+	if add == "" && changes == nil {
 		return nil
 	}
+	change := c.kind.change(changes, nil)
+	change.AddFinalizer = add
 	return &change
 }
 
@@ -193,19 +193,17 @@ func (c *cycle) asks(h *registry.Handler, filter func(context.Context, *registry
 // if there are any (FIN-4, B35).
 func (c *cycle) release() (verdict, error) {
 	c.object.initial = false
-	change := patching.Change{}
-	if c.held {
-		change.RemoveFinalizer = c.kind.engine.naming.Finalizer
-	}
-	changes := c.purge(nil)
-	change.Annotations = changes.Annotations()
-	if c.carry != nil {
-		change.Edits, change.Results = c.carry.edits, c.carry.results
-	}
 	if c.held {
 		c.log.Info("no handler is for this object any more, it is released")
 	}
-	v, err := c.write(change)
+	v, err := c.deliver(func() patching.Change {
+		change := c.kind.change(c.purge(nil), c.allEdits())
+		change.Results = c.results()
+		if c.held {
+			change.RemoveFinalizer = c.kind.engine.naming.Finalizer
+		}
+		return change
+	})
 	if err == nil {
 		c.leftover = nil
 	}

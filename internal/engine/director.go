@@ -102,7 +102,12 @@ func (d *director) resolve(ctx context.Context, handlers []*registry.Handler) (p
 		byResource[resource.GVR] = append(byResource[resource.GVR], h)
 	}
 	for _, gvr := range order {
-		d.startKind(ctx, newKind(d.Engine, resources[gvr], byResource[gvr]))
+		k, err := newKind(d.Engine, resources[gvr], byResource[gvr])
+		if err != nil {
+			d.once("resource is not handled", "resource", resourceName(gvr), "error", err)
+			continue
+		}
+		d.startKind(ctx, k)
 	}
 	return pending
 }

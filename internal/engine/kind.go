@@ -32,8 +32,8 @@ type kind struct {
 	changeHandlers   []*registry.Handler
 	optionalHandlers []*registry.Handler // of changeHandlers: delete handlers that hold nothing
 	keys             map[*registry.Handler]*state.Keys
-	extra            [][]string // fields that count although they are not essential (ESS-3)
-	resumes          bool       // there are resume handlers
+	store            *state.Store // what is kept on the objects
+	resumes          bool         // there are resume handlers
 	// simpleHolds tells that labels and annotations alone decide which objects the
 	// delete handlers hold.
 	simpleHolds bool
@@ -43,22 +43,33 @@ type kind struct {
 	complaints map[types.UID]string // the last one of each object that has one
 }
 
-func newKind(e *Engine, r Resource, handlers []*registry.Handler) *kind {
+func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error) {
 	k := &kind{
 		engine: e, resource: r, log: e.log.With("resource", resourceName(r.GVR)),
 		keys: map[*registry.Handler]*state.Keys{}, objects: map[types.UID]*object{},
 		complaints: map[types.UID]string{}, simpleHolds: true,
 	}
+	kept := e.State
+	kept.Secret = r.GVR.Group == "" && r.GVR.Resource == "secrets"
 	for _, h := range handlers {
 		if len(h.Field) > 0 {
-			k.extra = append(k.extra, h.Field)
+			kept.Extra = append(kept.Extra, h.Field) // counts although it may not be essential (ESS-3)
 		}
+		for _, path := range h.Sensitive {
+			kept.Sensitive = append(kept.Sensitive, path)
+		}
+	}
+	var err error
+	if k.store, err = state.NewStore(kept); err != nil {
+		return nil, err
+	}
+	for _, h := range handlers {
 		if h.Kind == registry.Event {
 			k.eventHandlers = append(k.eventHandlers, h)
 			continue
 		}
 		k.changeHandlers = append(k.changeHandlers, h)
-		k.keys[h] = state.NewKeys(e.naming, h.ID)
+		k.keys[h] = k.store.Key(h.ID)
 		switch {
 		case h.Kind == registry.Resume:
 			k.resumes = true
@@ -68,7 +79,7 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) *kind {
 			k.simpleHolds = false
 		}
 	}
-	return k
+	return k, nil
 }
 
 func resourceName(gvr schema.GroupVersionResource) string {
@@ -159,7 +170,7 @@ func (k *kind) quiet(b *body.Body, initial bool) bool {
 		inScope = true
 		holds = holds || h.Kind == registry.Delete && !h.Optional
 	}
-	if len(state.Stray(b, n)) > 0 { // a record of progress
+	if k.store.HasStray(b) { // a record of progress
 		return false
 	}
 	if !inScope {
@@ -168,6 +179,6 @@ func (k *kind) quiet(b *body.Body, initial bool) bool {
 	if !k.simpleHolds || held != holds || initial && k.resumes {
 		return false
 	}
-	same, known, err := state.Handled(b, n, k.extra)
+	same, known, err := k.store.Handled(b)
 	return err == nil && known && same
 }

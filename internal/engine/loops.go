@@ -100,7 +100,7 @@ func (l *loops) turn() {
 func (o *object) circling(b *body.Body, was *state.Essence, edited bool) time.Duration {
 	e := o.kind.engine
 	lap := uint64(selfMade)
-	if state.EssenceOf(b, e.naming, o.kind.extra).Equal(was) {
+	if o.kind.store.Essence(b).Equal(was) {
 		lap = maphash.Bytes(lapSeed, was.Bytes()) | 1
 	} else if !edited {
 		return 0 // somebody else has changed it meanwhile

@@ -49,7 +49,7 @@ func (c *cycle) nest(ctx context.Context, parent *task, declared []*registry.Han
 // present state of the object, is called again for what it has not seen: other than
 // its parent it will not be told by another change (PRG-7).
 func (c *cycle) newChild(parent *task, h *registry.Handler) (*task, error) {
-	keys := state.NewKeys(c.kind.engine.naming, h.ID)
+	keys := c.kind.store.Key(h.ID)
 	records, err := c.records(keys)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,6 @@ func (c *cycle) newChild(parent *task, h *registry.Handler) (*task, error) {
 	if c.behind(t) {
 		t.old = c.seenBy(t)
 		t.record = state.Record{Started: c.now, Purpose: t.record.Purpose}
-		t.before = t.record
 	} else {
 		t.old = parent.old
 	}

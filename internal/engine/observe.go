@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/kopf-go/kopf/internal/cause"
 	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/registry"
-	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/internal/stream"
 )
 
@@ -74,31 +74,53 @@ func (o *object) resume() {
 	}
 }
 
-// amend writes what event handlers want changed. It takes no part in the change
-// lane's bookkeeping, which gets to know of it by the event that it causes. It returns
-// for how long the lane has to wait, if it runs in circles.
+// amend writes what event handlers want changed: all of it in one, or if that cannot
+// be, what each of them wants by itself. It returns for how long the lane has to wait,
+// if it runs in circles.
 func (o *object) amend(b *body.Body, edits *registry.Edits) time.Duration {
-	e := o.kind.engine
+	whole := o.kind.change(nil, edits.List())
 	w := &writer{object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
-	for range maxConflicts {
-		was := state.EssenceOf(w.body, e.naming, o.kind.extra)
-		changed, err := w.apply(patching.Change{Edits: edits.List()})
-		if apierrors.IsConflict(err) {
-			w.body, err = e.client.Get(e.writing, o.kind.resource.GVR, o.namespace, o.name)
-			if err == nil && w.body.UID == o.uid {
-				continue
+	wait, err := w.amend(whole)
+	parts := byHandler(whole)
+	if len(parts) > 1 && (refused(err) || errors.As(err, new(*patching.EditError))) {
+		err = nil
+		for _, p := range parts {
+			pause, failed := w.amend(p.Change)
+			wait = max(wait, pause)
+			if failed != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", p.handler, failed))
 			}
 		}
-		if err != nil && !errors.Is(err, errGone) && !apierrors.IsNotFound(err) {
-			o.log().Error("changes by event handlers could not be written, and are dropped", "error", err)
-		}
-		if changed && err == nil {
-			return o.circling(w.body, was, true)
-		}
-		return 0
 	}
-	o.log().Warn("changes by event handlers met a conflict each time, and are dropped")
-	return 0
+	if err != nil && !errors.Is(err, errGone) && !apierrors.IsNotFound(err) {
+		o.log().Error("changes by event handlers could not be written, and are dropped", "error", err)
+	}
+	return wait
+}
+
+// amend writes edits of event handlers. They take no part in the change lane's
+// bookkeeping, which gets to know of them by the event that they cause.
+func (w *writer) amend(change patching.Change) (wait time.Duration, err error) {
+	o := w.object
+	for range maxConflicts {
+		was := o.kind.store.Essence(w.body)
+		var changed bool
+		if changed, err = w.apply(change); err == nil && changed {
+			return o.circling(w.body, was, true), nil
+		}
+		if !apierrors.IsConflict(err) {
+			return 0, err
+		}
+		fresh, err := o.kind.engine.client.Get(o.kind.engine.writing, o.kind.resource.GVR, o.namespace, o.name)
+		if err != nil {
+			return 0, err
+		}
+		if fresh.UID != o.uid {
+			return 0, errGone
+		}
+		w.body = fresh
+	}
+	return 0, fmt.Errorf("there was a conflict each time: %w", err)
 }
 
 // show calls an event handler; whatever it returns is logged and forgotten (EVT-3).
@@ -108,10 +130,12 @@ func (o *object) show(h *registry.Handler, event stream.Event, edits *registry.E
 	subject := &cause.Subject{Body: event.Body, Resource: k.resource.GVR, Log: log}
 	matches, err := subject.PreMatches(e.handling, h)
 	if matches && err == nil {
+		own := edits.For(h.ID)
 		err = e.call(e.handling, o, h, &registry.Call{
 			Body: event.Body, Identity: event.Missed, Resource: k.resource.GVR,
-			Type: eventName(event.Type), Param: h.Param, Log: log, Patch: edits,
+			Type: eventName(event.Type), Param: h.Param, Log: log, Patch: own,
 		})
+		edits.Add(own.List()...)
 	}
 	if err != nil && !e.stopping() {
 		log.LogAttrs(context.Background(), slog.LevelError, "event handler failed", slog.Any("error", err))

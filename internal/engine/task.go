@@ -19,7 +19,6 @@ type task struct {
 	handler *registry.Handler
 	keys    *state.Keys
 	record  state.Record
-	before  state.Record // the record, before the attempt of this cycle
 	result  any
 	err     error          // of the attempt of this cycle
 	old     *state.Essence // to tell changes from, if it is not the last-handled one
@@ -56,7 +55,10 @@ func (c *cycle) prepare(selected []*registry.Handler) error {
 	}
 	records, err := c.records(keys...)
 	if err != nil {
-		return err
+		if !c.body.Deleting() {
+			return err
+		}
+		c.log.Warn("progress is not readable, deletion goes on without it", "error", err)
 	}
 	for _, h := range selected {
 		c.tasks = append(c.tasks, c.newTask(h, c.kind.keys[h], records))
@@ -67,15 +69,13 @@ func (c *cycle) prepare(selected []*registry.Handler) error {
 // records are those of handlers: what could not be written before what is stored.
 func (c *cycle) records(keys ...*state.Keys) (map[string]state.Record, error) {
 	var found map[string]state.Record
+	var err error
 	// What is stored is of a change-set that is over, if we know better.
-	if !state.Foreign(c.body, c.kind.engine.naming) && c.unwritten() == nil {
-		var err error
-		if found, err = state.Records(c.body, keys...); err != nil {
-			return nil, err
-		}
+	if !c.kind.store.Foreign(c.body) && c.unwritten() == nil {
+		found, err = c.kind.store.Records(c.body, keys...)
 	}
 	if c.carry == nil {
-		return found, nil
+		return found, err
 	}
 	for _, k := range keys {
 		if record, carried := c.carry.records[k.ID]; carried {
@@ -85,7 +85,7 @@ func (c *cycle) records(keys ...*state.Keys) (map[string]state.Record, error) {
 			found[k.ID] = record
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 func (c *cycle) newTask(h *registry.Handler, keys *state.Keys, records map[string]state.Record) *task {
@@ -97,7 +97,7 @@ func (c *cycle) newTask(h *registry.Handler, keys *state.Keys, records map[strin
 		record.Started = c.now
 	}
 	record.Purpose = string(c.purpose())
-	return &task{handler: h, keys: keys, record: record, before: record}
+	return &task{handler: h, keys: keys, record: record}
 }
 
 // purpose is the reason, as records tell it.
@@ -157,6 +157,11 @@ func (c *cycle) attempt(ctx context.Context, t *task) bool {
 	if e.stopping() {
 		return false
 	}
+	if t.record.Retries == 0 { // what counts is the first attempt, and not how long others took before it (OUT-6)
+		c.mu.Lock()
+		t.record.Started = time.Now()
+		c.mu.Unlock()
+	}
 	if o, refused := outcome.Refused(t.handler, t.record, time.Now()); refused {
 		c.settle(t, o)
 		return true
@@ -198,7 +203,9 @@ func (c *cycle) invoke(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	if err := e.call(ctx, c.object, h, args); err != nil {
+	err = e.call(ctx, c.object, h, args)
+	c.edits.Add(args.Patch.Take()...)
+	if err != nil {
 		return err
 	}
 	t.result = args.Result
@@ -213,14 +220,15 @@ func (c *cycle) arguments(t *task) (*registry.Call, error) {
 	subject := c.subjectOf(t)
 	args := &registry.Call{
 		Body: c.body, Resource: c.kind.resource.GVR, Reason: string(c.purpose()),
-		Retry: t.record.Retries, Started: t.record.Started, Param: h.Param, Patch: c.edits,
+		Retry: t.record.Retries, Started: t.record.Started, Param: h.Param, Patch: c.edits.For(h.ID),
 		Log: c.log.With("handler", h.ID, "attempt", t.record.Retries+1),
 	}
 	args.Subhandlers = &registry.Subhandlers{Parent: h, Run: func(ctx context.Context, declared []*registry.Handler) ([]registry.SubOutcome, error) {
+		c.edits.Add(args.Patch.Take()...) // the sub-handlers come after them
 		return c.nest(ctx, t, declared)
 	}}
 	if subject.Old != nil {
-		args.Old = subject.Old.Bytes()
+		args.Old, args.OldUnknown = subject.Old.Bytes(), !subject.Old.Complete()
 	}
 	var err error
 	if args.Diff, err = subject.Diff(h); err != nil {
@@ -232,12 +240,21 @@ func (c *cycle) arguments(t *task) (*registry.Call, error) {
 	return args, err
 }
 
+func (c *cycle) newSubject() cause.Subject {
+	return cause.Subject{
+		Body: c.body, Old: c.last, New: c.essence, Sensitive: c.kind.store.Sensitive,
+		Resource: c.kind.resource.GVR, Log: c.log,
+	}
+}
+
 // subjectOf is the object as a task looks at it.
 func (c *cycle) subjectOf(t *task) *cause.Subject {
 	if t.old == nil {
 		return &c.subject
 	}
-	return &cause.Subject{Body: c.body, Old: t.old, New: c.essence, Resource: c.kind.resource.GVR, Log: c.log}
+	subject := c.newSubject()
+	subject.Old = t.old
+	return &subject
 }
 
 // metric is the handler's name in metrics. Ids of sub-handlers are made of data, and

@@ -21,8 +21,9 @@ type Call struct {
 	Type     string // of the event: listed, added, modified, deleted
 	Reason   string
 
-	Old  []byte    // JSON of the last-handled essence; nil if there is none
-	Diff diff.Diff // of the essences, reduced to the handler's field
+	Old        []byte    // JSON of the last-handled essence; nil if there is none
+	OldUnknown bool      // there is one, but it was too large to be kept
+	Diff       diff.Diff // of the essences, reduced to the handler's field
 	// The values at the handler's field.
 	OldValue, NewValue any
 	HadOld, HasNew     bool

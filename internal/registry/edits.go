@@ -56,6 +56,17 @@ func (e *Edits) List() []Edit {
 	return e.list[:len(e.list):len(e.list)]
 }
 
+// Take returns what was added since it was last asked, and forgets it here: it is with
+// the other edits of the cycle now.
+func (e *Edits) Take() []Edit {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	taken := e.list
+	e.earlier = append(e.earlier[:len(e.earlier):len(e.earlier)], taken...)
+	e.list = nil
+	return taken
+}
+
 // All returns what was there before and what was added, in order.
 func (e *Edits) All() []Edit {
 	return append(e.earlier[:len(e.earlier):len(e.earlier)], e.List()...)

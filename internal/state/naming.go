@@ -96,3 +96,9 @@ func markOf(b *body.Body) int {
 	}
 	return 0
 }
+
+// Owns tells whether an annotation is under the operator's prefix.
+func (n Naming) Owns(annotation string) bool {
+	prefix, _, ok := strings.Cut(annotation, "/")
+	return ok && prefix == n.Prefix
+}
