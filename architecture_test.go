@@ -12,7 +12,7 @@ import (
 var arrows = map[string][]string{
 	"":                         {"internal/engine", "internal/logging", "internal/outcome", "internal/registry", "internal/state", "internal/stream", "storage", "typed"},
 	"on":                       {"diff", "filters", "internal/fieldpath", "internal/registry", "typed"},
-	"typed":                    {"diff", "internal/registry"},
+	"typed":                    {"diff", "internal/patching", "internal/registry"},
 	"filters":                  {"diff"},
 	"diff":                     {},
 	"internal/engine":          {"internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},

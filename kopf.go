@@ -54,6 +54,8 @@ type (
 	Snapshot[T Object] = typed.Snapshot[T]
 	// Patch collects changes of the object.
 	Patch[T Object] = typed.Patch[T]
+	// PatchOperation is an operation of a JSON patch, for Patch.JSON.
+	PatchOperation = typed.PatchOperation
 	// Resource is a custom resource made of a spec and a status.
 	Resource[Spec, Status any] = typed.Resource[Spec, Status]
 	// Reason says why a change handler is called.
@@ -79,6 +81,10 @@ const (
 	EventModified = typed.EventModified
 	EventDeleted  = typed.EventDeleted
 )
+
+// NewPatch makes a patch of an object as a handler gets it, for tests of the handler;
+// see [typed.NewPatch].
+func NewPatch[T Object](object T) *Patch[T] { return typed.NewPatch(object) }
 
 // ErrExiting is the cause of the end of a handler's context when the operator stops:
 // context.Cause(ctx) returns it. The handler should return soon; it is called again

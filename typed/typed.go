@@ -152,8 +152,23 @@ func (a *Attempt) OldKnown() bool { return a.call == nil || !a.call.OldUnknown }
 
 // SetResult stores a value that encodes to JSON under status.<handler id>, in the
 // same request as everything else, once the handler has succeeded (RES-1). The
-// resource's schema must keep the field. nil stores nothing.
-func (a *Attempt) SetResult(value any) { a.call.Result = value }
+// resource's schema must keep the field. What encodes to an object is merged into
+// what is there, anything else replaces it; nil stores nothing. A value that does not
+// encode is a failure of the handler.
+func (a *Attempt) SetResult(value any) {
+	if a.call == nil { // made by hand, for a test
+		a.call = new(registry.Call)
+	}
+	a.call.Result = value
+}
+
+// Result returns what was given to SetResult, for tests of handlers.
+func (a *Attempt) Result() any {
+	if a.call == nil {
+		return nil
+	}
+	return a.call.Result
+}
 
 // NewChange makes the argument of a change handler from the erased call.
 func NewChange[T Object](call *registry.Call) (*Change[T], error) {
@@ -163,7 +178,7 @@ func NewChange[T Object](call *registry.Call) (*Change[T], error) {
 	}
 	c := &Change[T]{
 		Object: object, New: object, Diff: call.Diff, Reason: Reason(call.Reason),
-		Patch: &Patch[T]{edits: call.Patch}, Attempt: newAttempt(call),
+		Patch: newPatch[T](call), Attempt: newAttempt(call),
 	}
 	if call.Old == nil {
 		return c, nil
@@ -188,7 +203,7 @@ func NewFieldChange[T Object, V any](call *registry.Call) (*FieldChange[T, V], e
 	}
 	c := &FieldChange[T, V]{
 		Object: object, HadOld: call.HadOld, HasNew: call.HasNew, Diff: call.Diff,
-		Reason: Reason(call.Reason), Patch: &Patch[T]{edits: call.Patch}, Attempt: newAttempt(call),
+		Reason: Reason(call.Reason), Patch: newPatch[T](call), Attempt: newAttempt(call),
 	}
 	if call.HadOld {
 		if err := convert(call.OldValue, &c.Old); err != nil {
@@ -211,7 +226,7 @@ func NewEvent[T Object](call *registry.Call) (*Event[T], error) {
 	}
 	return &Event[T]{
 		Type: EventType(call.Type), Object: object, IdentityOnly: call.Identity,
-		Patch: &Patch[T]{edits: call.Patch},
+		Patch: newPatch[T](call),
 		Param: call.Param, Log: call.Log, Resource: call.Resource,
 	}, nil
 }

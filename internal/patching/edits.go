@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime/debug"
 
@@ -111,11 +112,28 @@ func operate(raw, operations []byte) (merge map[string]any, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("JSON patch is not readable: %w", err)
 	}
-	after, err := patch.Apply(raw)
+	after, err := strict(patch).Apply(raw)
 	if err != nil {
 		return nil, fmt.Errorf("JSON patch does not apply: %w", err)
 	}
 	return difference(raw, raw, after)
+}
+
+// strict makes a replacement of what does not exist fail, as RFC 6902 demands and the
+// library does not: it becomes a removal and an addition.
+func strict(patch jsonpatch.Patch) jsonpatch.Patch {
+	out := make(jsonpatch.Patch, 0, len(patch))
+	remove, add := json.RawMessage(`"remove"`), json.RawMessage(`"add"`)
+	for _, operation := range patch {
+		if operation.Kind() != "replace" {
+			out = append(out, operation)
+			continue
+		}
+		removal, addition := maps.Clone(operation), maps.Clone(operation)
+		removal["op"], addition["op"] = &remove, &add
+		out = append(out, removal, addition)
+	}
+	return out
 }
 
 // call returns what functions change. They see a typed copy, which lacks the fields
@@ -170,8 +188,8 @@ func decodeObject(raw []byte, object any) error {
 func encodeObject(object any) ([]byte, error) {
 	if u, ok := object.(runtime.Unstructured); ok {
 		tree := u.UnstructuredContent()
-		if tree == nil {
-			return nil, errors.New("it has no content any more")
+		if len(tree) == 0 {
+			return nil, errors.New("nothing is left of it")
 		}
 		return json.Marshal(tree)
 	}

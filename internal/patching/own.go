@@ -38,6 +38,9 @@ func (c *Change) restoration(base, current map[string]any) map[string]any {
 			undo[name] = value
 		}
 	}
+	if len(undo) == 0 {
+		return nil
+	}
 	return map[string]any{"metadata": map[string]any{"annotations": undo}}
 }
 
@@ -82,15 +85,16 @@ func without(list []string, entry string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == entry })
 }
 
-// listed returns the finalizers of a tree.
-func listed(tree map[string]any) []string {
+// listed returns the finalizers of a tree, and whether there are any or none: an edit
+// may have put something else in their place.
+func listed(tree map[string]any) (list []string, readable bool) {
 	metadata, _ := tree["metadata"].(map[string]any)
-	items, _ := metadata["finalizers"].([]any)
-	out := make([]string, 0, len(items))
-	for _, item := range items {
-		if text, ok := item.(string); ok {
-			out = append(out, text)
+	items, isList := metadata["finalizers"].([]any)
+	list = make([]string, len(items))
+	for i, item := range items {
+		if list[i], readable = item.(string); !readable {
+			return nil, false
 		}
 	}
-	return out
+	return list, isList || metadata["finalizers"] == nil
 }

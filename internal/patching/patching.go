@@ -174,9 +174,16 @@ func (c *Change) apply(b *body.Body, steps []step, own []map[string]any) (base, 
 	for _, merge := range own {
 		current = merged(current, merge)
 	}
-	if finalizersEdited || c.AddFinalizer != "" || c.RemoveFinalizer != "" {
-		now := c.finalizers(listed(base), listed(current))
-		current = merged(current, map[string]any{"metadata": map[string]any{"finalizers": now}})
+	if ours := c.AddFinalizer != "" || c.RemoveFinalizer != ""; ours || finalizersEdited && c.Finalizer != "" {
+		before, _ := listed(base)
+		after, readable := listed(current)
+		if !readable && ours {
+			after = before
+		}
+		if readable || ours { // else the server tells what is wrong with it
+			list := c.finalizers(before, after)
+			current = merged(current, map[string]any{"metadata": map[string]any{"finalizers": list}})
+		}
 	}
 	return base, current, nil
 }

@@ -226,9 +226,9 @@ type (
 		Phase string `json:"phase,omitempty"`
 		Count int64  `json:"count,omitempty"`
 	}
-	thing = resource[spec]
+	thing = custom[spec]
 
-	resource[Spec any] struct {
+	custom[Spec any] struct {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata,omitempty"`
 
@@ -483,10 +483,10 @@ func TestComposeErrors(t *testing.T) {
 			"patch function panicked: assignment to entry in nil map"},
 		"panic of another edit": {Change{Edits: []registry.Edit{editOf(func(*thing) {}), editOf(func(*unstructured.Unstructured) { panic(errors.New("oops")) })}},
 			"patch function panicked: oops"},
-		"undecodable": {Change{Edits: []registry.Edit{editOf(func(*resource[struct {
+		"undecodable": {Change{Edits: []registry.Edit{editOf(func(*custom[struct {
 			Text int `json:"text"`
 		}]) {
-		})}}, "object does not decode into *patching.resource"},
+		})}}, "object does not decode into *patching.custom"},
 		"result":                       {Change{Results: map[string]any{"h": func() {}}}, "result does not encode: json: unsupported type: func()"},
 		"edit to what does not encode": {Change{Edits: []registry.Edit{editOf(func(o *thing) { o.Spec.Any = func() {} })}}, "unsupported type"},
 	} {
