@@ -66,7 +66,7 @@ func runCrashingOperator() {
 }
 
 var _ = Describe("an operator that is killed", func() {
-	It("finishes everything in the end, and repeats nothing that was recorded as done", func(ctx SpecContext) {
+	It("finishes everything in the end, and repeats nothing that was recorded as done (ORD-3)", func(ctx SpecContext) {
 		const objects, kills = 300, 20
 		seed := uint64(time.Now().UnixNano())
 		AddReportEntry("seed", seed)

@@ -204,7 +204,7 @@ func TestEqualOtherTypes(t *testing.T) {
 }
 
 // T048, DIF-5, T023.
-func TestAt(t *testing.T) {
+func TestAt_DIF5_T048(t *testing.T) {
 	old := tree(t, `{"spec":{"a":{"x":1,"y":1},"gone":{"x":1},"same":1},"text":"t"}`)
 	new := tree(t, `{"spec":{"a":{"x":2,"z":1},"came":{"x":1},"same":1},"text":{"x":1}}`)
 	d := Of(old, new)

@@ -218,7 +218,7 @@ func TestFunctions(t *testing.T) {
 }
 
 // FLT-2, T024: what is no criterion is an error that says what to do.
-func TestOfErrors(t *testing.T) {
+func TestOfErrors_FLT2(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		v    any

@@ -28,7 +28,7 @@ func mistakesOf(r *kopf.Registry) []error {
 
 // FLT-2, T024: each mistake is one error, with the place of the user's call, the
 // handler's name, and what is wrong.
-func TestMistakes(t *testing.T) {
+func TestMistakes_FLT2(t *testing.T) {
 	reg := kopf.NewRegistry()
 	in := on.In(reg)
 	for _, c := range []struct {
@@ -144,7 +144,7 @@ func TestMistakesAreCollected(t *testing.T) {
 }
 
 // HID-1, HID-5: handlers that would share a record of progress.
-func TestDuplicateIDs(t *testing.T) {
+func TestDuplicateIDs_HID5(t *testing.T) {
 	other := makeHandler(nil)
 	for _, c := range []struct {
 		name      string

@@ -166,7 +166,7 @@ func partial(_ string) func(context.Context, *kopf.Change[*Dep]) error {
 }
 
 // HID-1: ids of functions without an ID.
-func TestIDs(t *testing.T) {
+func TestIDs_HID1(t *testing.T) {
 	h := &handlers{}
 	namedLater := scaled
 	for _, c := range []struct {
@@ -179,7 +179,7 @@ func TestIDs(t *testing.T) {
 		{"method value of a pointer", h.Scaled, "handlers.Scaled"},
 		{"method value of a value", byValue{}.Scaled, "byValue.Scaled"},
 		{"method of a generic type", (&genericHandlers[*Dep]{}).Handle, "genericHandlers.Handle"},
-		{"closure", func(context.Context, *kopf.Change[*Dep]) error { return nil }, "TestIDs.func1"},
+		{"closure", func(context.Context, *kopf.Change[*Dep]) error { return nil }, "TestIDs_HID1.func1"},
 		{"instance of a generic function", generic[*Dep], "generic"},
 		{"variable of the package", packageLevel, "init.func1"},
 	} {
@@ -191,7 +191,7 @@ func TestIDs(t *testing.T) {
 	// Mind that the name of a closure depends on whether its function was inlined.
 	for _, fn := range []func(context.Context, *kopf.Change[*Dep]) error{makeHandler(nil), partial("x")} {
 		got := only(t, func(in on.AnyOption) { on.Create(fn, in) }).ID
-		if !regexp.MustCompile(`^(TestIDs\.)?(makeHandler|partial)\.func[0-9]+$`).MatchString(got) {
+		if !regexp.MustCompile(`^(TestIDs_HID1\.)?(makeHandler|partial)\.func[0-9]+$`).MatchString(got) {
 			t.Errorf("id of a closure is %q", got)
 		}
 	}

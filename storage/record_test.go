@@ -101,7 +101,7 @@ func TestRecordsAreReadFromBothNames_T060(t *testing.T) {
 }
 
 // PRG-1, T071.
-func TestRecordStates_T071(t *testing.T) {
+func TestRecordStates_T071_PRG1(t *testing.T) {
 	now := at("2026-11-30T01:00:00Z")
 	past, future := now.Add(-time.Second), now.Add(time.Microsecond)
 	for _, c := range []struct {

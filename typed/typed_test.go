@@ -59,7 +59,7 @@ func newCall(t *testing.T, manifest string) (*registry.Call, *bytes.Buffer) {
 	}, &log
 }
 
-func TestNewChange(t *testing.T) {
+func TestNewChange_CHG7(t *testing.T) {
 	call, log := newCall(t, manifest)
 	c, err := typed.NewChange[*database](call)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestNewChange(t *testing.T) {
 }
 
 // T081: Started comes from the record, so that Runtime counts downtime, too.
-func TestRuntime(t *testing.T) {
+func TestRuntime_T081(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, _ := newCall(t, manifest)
 		call.Started = time.Now().Add(-time.Hour) // by an operator that ran before
@@ -405,7 +405,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func TestReasonsAreText(t *testing.T) {
+func TestReasonsAreText_CHG1(t *testing.T) {
 	raw, err := json.Marshal([]any{typed.ReasonCreate, typed.ReasonUpdate, typed.ReasonDelete, typed.ReasonResume, typed.EventListed})
 	if err != nil || string(raw) != `["create","update","delete","resume","LISTED"]` {
 		t.Errorf("%s, %v", raw, err)

@@ -35,7 +35,7 @@ func TestDetect(t *testing.T) {
 }
 
 // CHG-2 for all combinations, as the table says it.
-func TestDetectMatrix(t *testing.T) {
+func TestDetectMatrix_CHG2(t *testing.T) {
 	for bits := range 1 << 5 {
 		is := func(i int) bool { return bits>>i&1 == 1 }
 		f := Facts{Deleting: is(0), Held: is(1), Handled: is(2), Unchanged: is(3), Initial: is(4)}
@@ -59,7 +59,7 @@ func TestDetectMatrix(t *testing.T) {
 }
 
 // CHG-4, CHG-5, CHG-6, T007–T009.
-func TestCandidate(t *testing.T) {
+func TestCandidate_CHG4(t *testing.T) {
 	reasons := []Reason{Create, Update, Delete, Resume, Noop, Free}
 	for _, c := range []struct {
 		name    string
@@ -100,7 +100,7 @@ func trim(s string) string {
 }
 
 // PRG-6, PRG-9, HID-6, T075.
-func TestContinues(t *testing.T) {
+func TestContinues_PRG6_PRG9_T075(t *testing.T) {
 	for _, c := range []struct {
 		kind    registry.Kind
 		purpose string

@@ -131,7 +131,7 @@ func TestLabelsAndAnnotations(t *testing.T) {
 
 // FLT-8, FLT-10 to FLT-12, T018–T023: the field, by kind of handler. The values of
 // the field are given as JSON; empty stands for absent.
-func TestFields(t *testing.T) {
+func TestFields_FLT8_FLT12(t *testing.T) {
 	const never = "never" // was never handled
 	is := func(v any) any { return v }
 	even := func(n int64) bool { return n%2 == 0 }
@@ -148,8 +148,8 @@ func TestFields(t *testing.T) {
 		{name: "created with null", before: never, after: "null", create: yes, event: yes},
 		{name: "T019 created, literal", before: never, after: "3", value: is(3), create: yes, event: yes},
 		{name: "T019 created, another literal", before: never, after: "3", value: is(4), create: no, event: no},
-		{name: "FLT-10 created with it, absent wanted", before: never, after: "3", value: filters.Absent, create: no, event: no},
-		{name: "FLT-10 created without, absent wanted", before: never, after: "", value: filters.Absent, create: yes, event: yes},
+		{name: "X15 FLT-10 created with it, absent wanted", before: never, after: "3", value: filters.Absent, create: no, event: no},
+		{name: "X15 FLT-10 created without, absent wanted", before: never, after: "", value: filters.Absent, create: yes, event: yes},
 		{name: "created, present wanted", before: never, after: "3", value: filters.Present, create: yes, event: yes},
 		{name: "created, function", before: never, after: "4", value: even, create: yes, event: yes},
 		{name: "created, function says no", before: never, after: "3", value: even, create: no, event: no},
@@ -261,7 +261,7 @@ func TestOldAndNew(t *testing.T) {
 }
 
 // T023: the field and the path of the change.
-func TestFieldAndPath(t *testing.T) {
+func TestFieldAndPath_T023(t *testing.T) {
 	const before, after = `{"spec":{"a":{"b":{"c":1},"d":1}}}`, `{"spec":{"a":{"b":{"c":2},"d":1}}}`
 	for field, want := range map[string]match{
 		"spec": yes, "spec.a": yes, "spec.a.b": yes, "spec.a.b.c": yes,
@@ -280,7 +280,7 @@ func TestFieldAndPath(t *testing.T) {
 
 // FLT-7, ESS-3: change handlers look at essences, which have the fields that handlers
 // name; event handlers at everything.
-func TestEventsSeeTheWholeBody(t *testing.T) {
+func TestEventsSeeTheWholeBody_FLT7(t *testing.T) {
 	b := parse(t, `{"metadata":{"generation":3},"status":{"phase":"Ready"}}`)
 	h := &registry.Handler{Kind: registry.Event, Field: diff.Path{"status", "phase"}, Value: filters.Equal("Ready")}
 	if got := matchOf(t, &Subject{Body: b}, h); got != yes {
@@ -296,7 +296,7 @@ func TestEventsSeeTheWholeBody(t *testing.T) {
 }
 
 // FLT-4, T017, T026: when is asked last, about the right object.
-func TestWhen(t *testing.T) {
+func TestWhen_FLT4_T017_T026(t *testing.T) {
 	b := parse(t, `{"metadata":{"name":"x","labels":{"tier":"gold"}},"spec":{"x":1}}`)
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	s := &Subject{Body: b, New: essence(t, string(b.Raw())), Resource: gvr, Log: slog.Default()}
@@ -335,7 +335,7 @@ func TestWhen(t *testing.T) {
 
 // FLT-5: a panic of a user's function, wherever it is, is an error that names the
 // handler.
-func TestPanics(t *testing.T) {
+func TestPanics_FLT5(t *testing.T) {
 	b := parse(t, `{"metadata":{"labels":{"a":"b"},"annotations":{"a":"b"}},"spec":{"x":1}}`)
 	s := &Subject{Body: b, Old: essence(t, `{"spec":{"x":2}}`), New: essence(t, string(b.Raw()))}
 	text := criterion(t, func(string) bool { panic("oops") })

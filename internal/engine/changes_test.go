@@ -26,7 +26,7 @@ func TestRequestsPerChange(t *testing.T) {
 			func(h handlers) { h.create("create", nil); h.update("update", nil) },
 			[]string{"patch widgets"}, []string{"patch widgets"}, nil,
 		},
-		"several handlers": {
+		"LIF-4 several handlers": {
 			func(h handlers) {
 				for _, id := range []string{"a", "b", "c"} {
 					h.create(id, nil)
@@ -49,7 +49,7 @@ func TestRequestsPerChange(t *testing.T) {
 			[]string{"patch widgets/status", "patch widgets"},
 			[]string{"patch widgets"},
 		},
-		"only an update handler": {
+		"T086 only an update handler": {
 			func(h handlers) { h.update("update", nil) },
 			[]string{"patch widgets"}, []string{"patch widgets"}, nil,
 		},
@@ -121,7 +121,7 @@ func TestLifeOfAnObject(t *testing.T) {
 }
 
 // OUT-2: errors and what follows from them, on creation.
-func TestOutcomes(t *testing.T) {
+func TestOutcomes_OUT2_T089(t *testing.T) {
 	permanent := kopf.Permanent(errFlop)
 	tests := map[string]struct {
 		fn    changeFn
@@ -221,7 +221,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 // PRG-1, PRG-3: what is on the object between attempts.
-func TestProgressOnTheObject(t *testing.T) {
+func TestProgressOnTheObject_PRG1_PRG3_OUT7(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.create("good", nil)
@@ -251,7 +251,7 @@ func TestProgressOnTheObject(t *testing.T) {
 }
 
 // X05, PRG-10, OUT-6: delays and counts survive the operator, be it killed or stopped.
-func TestRestartBetweenAttempts(t *testing.T) {
+func TestRestartBetweenAttempts_PRG10_SLP4_T070(t *testing.T) {
 	for _, hard := range []bool{false, true} {
 		scenario(t, func(w *world) {
 			register := func(h handlers) {
@@ -310,7 +310,7 @@ func TestForeignWritesBetweenAttempts(t *testing.T) {
 
 // PRG-7 as decided in design §4 (B14, X02): whoever succeeded before a further change
 // is told of it, and of nothing else.
-func TestChangeDuringRetries(t *testing.T) {
+func TestChangeDuringRetries_PRG7_X02(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.create("create", nil)
@@ -364,7 +364,7 @@ func TestChangeDuringRetriesOfCreation(t *testing.T) {
 }
 
 // PRG-9: a creation that is modified stays a creation.
-func TestChangeDuringRetryingCreation(t *testing.T) {
+func TestChangeDuringRetryingCreation_PRG9(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.create("create", failing(kopf.Retry(5*time.Second, nil)))
@@ -384,7 +384,7 @@ func TestChangeDuringRetryingCreation(t *testing.T) {
 
 // X03, PRG-8 as decided: a change that is taken back leaves nothing behind. Who has
 // handled it is told, and the next change begins anew.
-func TestRevertDuringRetries_PRG8(t *testing.T) {
+func TestRevertDuringRetries_PRG8_X03(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.create("create", nil)
@@ -409,7 +409,7 @@ func TestRevertDuringRetries_PRG8(t *testing.T) {
 }
 
 // B19, X04, HID-6: deletion replaces a retrying creation, also under the same id.
-func TestDeletionDuringRetryingCreation(t *testing.T) {
+func TestDeletionDuringRetryingCreation_HID6_X04(t *testing.T) {
 	for name, ids := range map[string][3]string{
 		"different ids":           {"good", "bad", "del"},
 		"id of the failing one":   {"good", "bad", "bad"},
@@ -520,7 +520,7 @@ func TestChangesWhileHandlerRuns(t *testing.T) {
 }
 
 // DB-2, X11: a handler's own change of the spec is one more update.
-func TestOwnEditOfSpec(t *testing.T) {
+func TestOwnEditOfSpec_DB2_X11(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			edit := func(_ context.Context, c *change) error {
@@ -539,7 +539,7 @@ func TestOwnEditOfSpec(t *testing.T) {
 }
 
 // Records of handlers that are no more are taken off with the next write.
-func TestStaleRecords(t *testing.T) {
+func TestStaleRecords_HID4(t *testing.T) {
 	scenario(t, func(w *world) {
 		o := w.start(func(h handlers) {
 			h.create("old", func(context.Context, *change) error { return kopf.Retry(time.Hour, errFlop) })
@@ -582,7 +582,7 @@ func TestCopiedAnnotations(t *testing.T) {
 }
 
 // B17: status is not essential, unless a handler says so (ESS-5, EXF).
-func TestStatusIsNoChange(t *testing.T) {
+func TestStatusIsNoChange_ESS5(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.update("update", func(_ context.Context, c *change) error {
@@ -628,7 +628,7 @@ func TestFieldOfStatus(t *testing.T) {
 }
 
 // X21: a schema that does not keep the status is a warning, not a loop.
-func TestPrunedStatus(t *testing.T) {
+func TestPrunedStatus_RES3_VER1_X21(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.server.Serve(simulated.Kind{
 			GroupVersion: "demo.example/v1", Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true, Keeps: []string{"spec"},
@@ -658,7 +658,7 @@ func TestPrunedStatus(t *testing.T) {
 }
 
 // RES-1: results go into the status, of the handlers that have succeeded.
-func TestResults(t *testing.T) {
+func TestResults_RES1(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.create("good", func(_ context.Context, c *change) error { c.SetResult(map[string]any{"a": 1}); return nil })
@@ -681,7 +681,7 @@ func TestResults(t *testing.T) {
 }
 
 // X14, CHG-6: field handlers on creation, with and without the field, and on deletion.
-func TestFieldHandlers(t *testing.T) {
+func TestFieldHandlers_CHG6_X14(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			on.FieldChange("spec.color", func(_ context.Context, c *kopf.FieldChange[*widget, string]) error {

@@ -16,7 +16,7 @@ import (
 
 // FIN-3, X22: the finalizer is on the object, and confirmed, before any handler is
 // called, whatever goes wrong with putting it on.
-func TestFinalizerBeforeHandlers(t *testing.T) {
+func TestFinalizerBeforeHandlers_FIN3_X22(t *testing.T) {
 	// B30, second variant: somebody adds another finalizer right before.
 	addOther := func(w *world) func(simulated.Request) *simulated.Fault {
 		return func(simulated.Request) *simulated.Fault {
@@ -82,7 +82,7 @@ func TestFinalizerBeforeHandlers(t *testing.T) {
 }
 
 // B29: the finalizer goes after the last of the delete handlers.
-func TestSeveralDeleteHandlers(t *testing.T) {
+func TestSeveralDeleteHandlers_FIN6_FIN10(t *testing.T) {
 	scenario(t, func(w *world) {
 		held := func(context.Context, *change) error {
 			w.finalizers("w1", "x/a", finalizer)
@@ -114,7 +114,7 @@ func TestSeveralDeleteHandlers(t *testing.T) {
 }
 
 // B30: others' finalizers neither vanish nor come back.
-func TestForeignFinalizers(t *testing.T) {
+func TestForeignFinalizers_FIN8(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(handlers.all)
 		w.create("w1", 1, finalizedBy("x/a", "x/b"))
@@ -134,7 +134,7 @@ func TestForeignFinalizers(t *testing.T) {
 }
 
 // FIN-5, B34: what is terminating at the start.
-func TestTerminatingAtStart(t *testing.T) {
+func TestTerminatingAtStart_FIN5(t *testing.T) {
 	scenario(t, func(w *world) {
 		o := w.start(handlers.all)
 		for _, name := range []string{"w1", "w2", "w3"} {
@@ -183,7 +183,7 @@ func TestOrphanedFinalizer(t *testing.T) {
 
 // B35, FIN-4, FLT-13: objects that the filters leave out are not touched; one that
 // leaves them is cleaned up with one write.
-func TestFilteredObjects(t *testing.T) {
+func TestFilteredObjects_FLT13_FLT15_X10(t *testing.T) {
 	scenario(t, func(w *world) {
 		register := func(h handlers) {
 			h.create("create", func(_ context.Context, c *change) error {
@@ -226,7 +226,7 @@ func TestFilteredObjects(t *testing.T) {
 }
 
 // FIN-4: leaving the filter while the deletion is being handled releases the object.
-func TestLeavingFilterDuringDeletion(t *testing.T) {
+func TestLeavingFilterDuringDeletion_FIN4_FLT15(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.delete("delete", func(context.Context, *change) error { return kopf.Retry(time.Minute, errFlop) }, on.Label("team", "a"))
@@ -242,7 +242,7 @@ func TestLeavingFilterDuringDeletion(t *testing.T) {
 }
 
 // X09, FIN-7: delete handlers that hold nothing.
-func TestOptionalDelete(t *testing.T) {
+func TestOptionalDelete_FIN7_X09(t *testing.T) {
 	optional := func(h handlers) { h.delete("optional", nil, on.Optional()) }
 	t.Run("alone", func(t *testing.T) {
 		scenario(t, func(w *world) {
@@ -346,7 +346,7 @@ func TestOptionalDelete(t *testing.T) {
 }
 
 // X23, 404: the object vanishes under a running handler.
-func TestObjectVanishesUnderHandler(t *testing.T) {
+func TestObjectVanishesUnderHandler_X23(t *testing.T) {
 	for name, back := range map[string]bool{"for good": false, "re-created under the same name (B09)": true} {
 		t.Run(name, func(t *testing.T) {
 			scenario(t, func(w *world) {

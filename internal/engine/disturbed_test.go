@@ -17,7 +17,7 @@ import (
 )
 
 // CON-1: after an own write, older events are no reason to handle anything again.
-func TestOwnWrites(t *testing.T) {
+func TestOwnWrites_CON1(t *testing.T) {
 	tests := map[string]struct {
 		disturb func(*world)
 		end     time.Duration
@@ -94,7 +94,7 @@ func TestOwnWrites(t *testing.T) {
 
 // A write fails after the handler has run: its outcome is written later, and it is not
 // called again. The bookkeeping of each kind of cycle is disturbed in each way.
-func TestFailedWrites(t *testing.T) {
+func TestFailedWrites_CON7(t *testing.T) {
 	faults := map[string]func(w *world, on simulated.On){
 		"answer lost": func(w *world, on simulated.On) { w.server.After(on, simulated.Always(simulated.Drop())) },
 		"answers lost": func(w *world, on simulated.On) {
@@ -330,7 +330,7 @@ func TestFinalizerNeededWhileWritesFail(t *testing.T) {
 
 // THR-1, X16: errors that are not a handler's back off per object and need no event to
 // be tried again; other objects go on.
-func TestErrorBackoff(t *testing.T) {
+func TestErrorBackoff_THR1_THR3_T130_X16(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("handling failed, will be tried again")
 		w.start(func(h handlers) { h.create("create", nil) })
@@ -365,7 +365,7 @@ func TestErrorBackoff(t *testing.T) {
 }
 
 // THR-2: while an object backs off, its events wait; then the newest counts.
-func TestEventsDuringErrorBackoff(t *testing.T) {
+func TestEventsDuringErrorBackoff_THR2_T132(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("handling failed, will be tried again")
 		w.settings.Queueing.ErrorDelays = []time.Duration{20 * time.Second}
@@ -389,7 +389,7 @@ func TestEventsDuringErrorBackoff(t *testing.T) {
 }
 
 // B01, X17: the watch is interrupted and can't go on from where it was.
-func TestExpiredVersion(t *testing.T) {
+func TestExpiredVersion_X17(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		scenario(t, func(w *world) {
 			w.start(func(h handlers) { h.all(); h.events() })
@@ -453,7 +453,7 @@ func TestHalfDeadWatch(t *testing.T) {
 
 // X26: an object whose record does not fit on it is an error that says so, and no
 // other object's business.
-func TestRecordDoesNotFit(t *testing.T) {
+func TestRecordDoesNotFit_X26(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("too large")
 		w.start(func(h handlers) { h.create("create", nil); h.update("update", nil) })
@@ -535,7 +535,7 @@ func TestBecomesUndecodable(t *testing.T) {
 }
 
 // A panic in a filter is a failure for that object, and tried again.
-func TestPanicInFilter(t *testing.T) {
+func TestPanicInFilter_FLT5(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("handling failed, will be tried again")
 		panics := 2

@@ -26,7 +26,7 @@ func sleeping(d time.Duration) changeFn {
 }
 
 // X24, design §3.4: a handler that runs for an hour holds nothing else up.
-func TestLongHandler(t *testing.T) {
+func TestLongHandler_PIPE5_CON3_X24(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.settings.Queueing.WorkerLimit = 1
 		w.start(func(h handlers) {
@@ -121,7 +121,7 @@ func TestCheckpoints(t *testing.T) {
 
 // The same, and the process dies: what is recorded is not repeated, what ran is begun
 // anew with the same number.
-func TestCrashAfterCheckpoint(t *testing.T) {
+func TestCrashAfterCheckpoint_ORD3(t *testing.T) {
 	scenario(t, func(w *world) {
 		register := func(h handlers) {
 			h.create("a", nil)
@@ -275,7 +275,7 @@ func TestGracefulStop(t *testing.T) {
 
 // A handler that is interrupted by the stop is begun anew by the next operator, with
 // the same number; one that asks for a retry gets it.
-func TestInterruptedByStop(t *testing.T) {
+func TestInterruptedByStop_THR4(t *testing.T) {
 	for name, test := range map[string]struct {
 		err   func(context.Context) error
 		calls []string

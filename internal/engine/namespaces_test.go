@@ -7,7 +7,7 @@ import (
 )
 
 // NS-2, T033: the last pattern that fits decides.
-func TestNamespacesMatch(t *testing.T) {
+func TestNamespacesMatch_T033(t *testing.T) {
 	for _, c := range []struct {
 		patterns string // with commas, or with spaces for repeated ones
 		match    string
@@ -78,7 +78,7 @@ func TestNamespaceMistakes(t *testing.T) {
 }
 
 // NS-6, T034: exact names, and whether the cluster must be asked for others.
-func TestNamespacesExact(t *testing.T) {
+func TestNamespacesExact_T034(t *testing.T) {
 	for _, c := range []struct {
 		patterns string
 		exact    string

@@ -14,7 +14,7 @@ import (
 )
 
 // EVT-5, X12: what an event handler changes is written, once, and then there is silence.
-func TestEventHandlerPatches(t *testing.T) {
+func TestEventHandlerPatches_X12(t *testing.T) {
 	for name, disturb := range map[string]func(w *world){
 		"undisturbed": func(*world) {},
 		"conflict": func(w *world) { // somebody else adds a finalizer just before our list arrives
@@ -81,7 +81,7 @@ func TestObjectThatSlippedAway(t *testing.T) {
 
 // A last-handled record that somebody has spoilt is an error of that object, said and
 // repeated with pauses; it does not keep the object from being deleted.
-func TestSpoiltLastHandled(t *testing.T) {
+func TestSpoiltLastHandled_DB6(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("handling failed, will be tried again")
 		w.start(handlers.all)

@@ -15,7 +15,7 @@ import (
 
 // CHG-3, B41: once per process and object; not for what was created in this run, and
 // not when everything is listed anew.
-func TestResumeOnce(t *testing.T) {
+func TestResumeOnce_CHG3(t *testing.T) {
 	scenario(t, func(w *world) {
 		o := w.start(handlers.all)
 		w.create("w1", 1)
@@ -119,7 +119,7 @@ func TestRestartWhileResuming(t *testing.T) {
 
 // PRG-6: an update comes while a resumption is retried: whoever has resumed is not
 // called again.
-func TestUpdateWhileResuming(t *testing.T) {
+func TestUpdateWhileResuming_PRG6(t *testing.T) {
 	scenario(t, func(w *world) {
 		register := func(h handlers) {
 			h.create("create", nil)
@@ -145,7 +145,7 @@ func TestUpdateWhileResuming(t *testing.T) {
 }
 
 // CHG-4: the same function for creation and resumption is called once for either.
-func TestCreateAndResumeShareFunction(t *testing.T) {
+func TestCreateAndResumeShareFunction_CHG4(t *testing.T) {
 	for _, withUpdate := range []bool{false, true} {
 		scenario(t, func(w *world) {
 			register := func(h handlers) {
@@ -175,7 +175,7 @@ func TestCreateAndResumeShareFunction(t *testing.T) {
 }
 
 // CHG-5: resume handlers and deletion.
-func TestResumeOfDeleted(t *testing.T) {
+func TestResumeOfDeleted_CHG5(t *testing.T) {
 	scenario(t, func(w *world) {
 		register := func(h handlers) {
 			h.create("create", nil)

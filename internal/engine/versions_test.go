@@ -15,7 +15,7 @@ func version(v string) *body.Body {
 }
 
 // CON-1, B13: what is older than a response, or the response's own echo, is dropped.
-func TestBarrierComparesVersions(t *testing.T) {
+func TestBarrierComparesVersions_CON1_CON2(t *testing.T) {
 	o := actor()
 	for _, step := range []struct {
 		version string
@@ -37,7 +37,7 @@ func TestBarrierComparesVersions(t *testing.T) {
 }
 
 // Versions of an aggregated API: only whether they are equal can be told.
-func TestBarrierOfVersionsThatCannotBeCompared(t *testing.T) {
+func TestBarrierOfVersionsThatCannotBeCompared_CON2_T109(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := actor()
 		if !o.admit(version("b")) || o.admit(version("b")) {

@@ -33,7 +33,7 @@ func attempted(retries int, ago time.Duration) state.Record {
 }
 
 // OUT-1, OUT-4, T092: whether an attempt is made at all.
-func TestRefused(t *testing.T) {
+func TestRefused_T092(t *testing.T) {
 	limited := with(func(h *registry.Handler) { h.Retries, h.Timeout = 3, time.Hour })
 	for _, c := range []struct {
 		name   string
@@ -65,7 +65,7 @@ func TestRefused(t *testing.T) {
 }
 
 // OUT-2, OUT-3, OUT-8, T089: what an attempt came to.
-func TestOf(t *testing.T) {
+func TestOf_T089(t *testing.T) {
 	plain := errors.New("plain")
 	retry := func(after time.Duration) error { return &RetryError{After: after, Err: errors.New("later")} }
 	permanent := &PermanentError{errors.New("never")}
@@ -150,7 +150,7 @@ func TestOf(t *testing.T) {
 }
 
 // PRG-3, T073: the record after an attempt.
-func TestRecord(t *testing.T) {
+func TestRecord_PRG3_T073(t *testing.T) {
 	first := now.Add(-time.Hour)
 	before := state.Record{
 		Started: first, Purpose: "update", Retries: 2, Delayed: now.Add(-time.Minute), Message: "earlier",
@@ -183,7 +183,7 @@ func TestRecord(t *testing.T) {
 }
 
 // T071, T072: a retried handler sleeps until its time, and is awake at it.
-func TestRecordSleeps(t *testing.T) {
+func TestRecordSleeps_T072(t *testing.T) {
 	r := Of(unlimited(), attempted(0, 0), &RetryError{After: time.Minute, Err: errors.New("x")}, now, 0).Record(attempted(0, 0), now)
 	for _, c := range []struct {
 		at    time.Duration
