@@ -80,6 +80,8 @@ func convert(tree any, t reflect.Type) (reflect.Value, bool) {
 			}
 			into.SetString(from.String())
 			return into, true
+		case t == jsonNumber && from.Kind() == reflect.String && !isNumber:
+			return into, false // encoding/json would take a text with digits
 		case kind == reflect.Bool:
 			if from.Kind() != reflect.Bool {
 				return into, false

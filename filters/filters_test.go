@@ -178,6 +178,7 @@ func TestFunctions(t *testing.T) {
 		{"float32", func(v float32) bool { return show(v) }, is(0.5), "float32 0.5"},
 		{"float32 overflow", func(v float32) bool { return show(v) }, is(1e300), uncalled},
 		{"json.Number", func(v json.Number) bool { return show(v) }, is(int64(3)), "json.Number 3"},
+		{"json.Number from text", func(v json.Number) bool { return show(v) }, is("3"), uncalled},
 		{"pointer", pointer, is(int64(3)), "int32 3"},
 		{"pointer absent", pointer, absent, "<nil> <nil>"},
 		{"pointer null", pointer, is(nil), "<nil> <nil>"},
