@@ -268,9 +268,11 @@ func TestFieldAndPath_T023(t *testing.T) {
 		"spec.a.d": scope, "spec.a.b.c.x": no, "spec.x": no, "data": no,
 	} {
 		s := &Subject{Body: parse(t, after), Old: essence(t, before), New: essence(t, after)}
-		h := &registry.Handler{Kind: registry.Update, Field: strings.Split(field, ".")}
-		if got := matchOf(t, s, h); got != want {
-			t.Errorf("%s: %s, want %s", field, got, want)
+		h := &registry.Handler{Field: strings.Split(field, ".")}
+		for _, h.Kind = range []registry.Kind{registry.Update, registry.Field} {
+			if got := matchOf(t, s, h); got != want {
+				t.Errorf("%s, %s handler: %s, want %s", field, h.Kind, got, want)
+			}
 		}
 		if d, err := s.Diff(h); err != nil || (len(d) > 0) != (want == yes) {
 			t.Errorf("%s: diff is %v, %v", field, d, err)
@@ -363,7 +365,7 @@ func TestPanics_FLT5(t *testing.T) {
 }
 
 // CHG-7, CHG-8: what handlers are told.
-func TestDiffAndValues(t *testing.T) {
+func TestDiffAndValues_CHG7(t *testing.T) {
 	after := essence(t, `{"spec":{"x":3,"y":1}}`)
 	b := parse(t, `{"spec":{"x":3,"y":1}}`)
 	whole, field := &registry.Handler{}, &registry.Handler{Field: diff.Path{"spec", "x"}}

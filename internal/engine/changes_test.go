@@ -437,7 +437,7 @@ func TestDeletionDuringRetryingCreation_HID6_X04(t *testing.T) {
 }
 
 // Records of an update are not taken for those of the deletion, nor the other way.
-func TestDeletionDuringRetryingUpdate(t *testing.T) {
+func TestDeletionDuringRetryingUpdate_PRG9(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.create("f", nil)

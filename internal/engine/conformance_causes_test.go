@@ -145,8 +145,8 @@ func TestLastFinalizerGoesUnderOurWrite_FIN9(t *testing.T) {
 	})
 }
 
-// Handlers of one resource hear nothing of another.
-func TestHandlersOfTwoResources_T012(t *testing.T) {
+// Handlers of one resource hear nothing of another, and their filters are not asked.
+func TestHandlersOfTwoResources_T012_T017(t *testing.T) {
 	scenario(t, func(w *world) {
 		gadgets := w.server.Serve(simulated.Kind{
 			GroupVersion: "demo.example/v1", Kind: "Gadget", Plural: "gadgets", Namespaced: true, Status: true,
@@ -155,7 +155,12 @@ func TestHandlersOfTwoResources_T012(t *testing.T) {
 		w.start(func(h handlers) {
 			h.create("widget", nil)
 			on.Create(h.change("gadget", nil), on.ID("gadget"), on.In(h.r), forGadgets)
-			h.create("widget2", nil)
+			h.create("widget2", nil, on.When(func(_ context.Context, s *kopf.Snapshot[*widget]) bool {
+				if s.Object.Kind != "Widget" {
+					t.Errorf("a filter was asked about a %s", s.Object.Kind)
+				}
+				return true
+			}))
 			on.Create(h.change("gadget2", nil), on.ID("gadget2"), on.In(h.r), forGadgets)
 		})
 		w.mark()
@@ -396,4 +401,74 @@ func TestOneAtATimeForEachObject_ORD1(t *testing.T) {
 			t.Errorf("told %q", told)
 		}
 	})
+}
+
+// Resume handlers are called along with update handlers, in order of registration and
+// with the reason of the update; with creation they are not.
+func TestResumptionMixesWithUpdates_CHG5(t *testing.T) {
+	scenario(t, func(w *world) {
+		reason := func(_ context.Context, c *change) error { w.note(string(c.Reason)); return nil }
+		register := func(h handlers) {
+			h.update("a", reason)
+			h.resume("b", reason)
+			h.create("c", reason)
+			h.update("d", reason)
+			h.resume("e", reason)
+		}
+		o := w.start(register)
+		w.create("w1", 1)
+		w.settle()
+		w.expectAnyTime("c w1 #0 →1", "create")
+		_ = o.stop()
+		w.resize("w1", 2)
+		w.mark()
+		w.start(register)
+		w.expectAnyTime("a w1 #0 1→2", "update", "b w1 #0 1→2", "update", "d w1 #0 1→2", "update", "e w1 #0 1→2", "update")
+		_ = w.operators[len(w.operators)-1].stop()
+		w.mark()
+		w.start(register)
+		w.expectAnyTime("b w1 #0 2→2", "resume", "e w1 #0 2→2", "resume")
+		w.writes()
+	})
+}
+
+// An object that leaves the scope of the delete handlers, but not that of others: the
+// finalizer goes with what else there is to write, and comes back before anything else.
+func TestLeavingTheDeleteHandlersOnly_FIN4(t *testing.T) {
+	for name, deleting := range map[string]bool{"alive": false, "being deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			scenario(t, func(w *world) {
+				gold := on.Label("tier", "gold")
+				w.start(func(h handlers) {
+					h.create("create", nil)
+					h.update("update", nil)
+					h.delete("delete", failing(kopf.Retry(time.Minute, errFlop)), gold)
+				})
+				w.create("w1", 1, label("tier", "gold"))
+				w.settle()
+				w.finalizers("w1", finalizer)
+				if deleting {
+					w.delete("w1")
+					w.settle()
+				}
+				w.mark()
+				w.update("w1", label("tier", "silver"))
+				w.sleep(10 * time.Minute)
+				w.writes("patch widgets")
+				if deleting {
+					w.expect()
+					w.gone("w1")
+					return
+				}
+				w.expectAnyTime("update w1 #0 1→1")
+				w.finalizers("w1")
+				w.mark()
+				w.update("w1", label("tier", "gold"))
+				w.sleep(time.Minute)
+				w.finalizers("w1", finalizer)
+				w.expectAnyTime("update w1 #0 1→1")
+				w.writes("patch widgets", "patch widgets")
+			})
+		})
+	}
 }

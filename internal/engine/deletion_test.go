@@ -163,7 +163,7 @@ func TestTerminatingAtStart_FIN5(t *testing.T) {
 }
 
 // Design §4: a finalizer that no handler needs any more is taken off at the start.
-func TestOrphanedFinalizer(t *testing.T) {
+func TestOrphanedFinalizer_FIN4(t *testing.T) {
 	scenario(t, func(w *world) {
 		o := w.start(handlers.all)
 		w.create("w1", 1, finalizedBy("x/y"))

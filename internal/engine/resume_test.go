@@ -44,7 +44,7 @@ func TestResumeOnce_CHG3(t *testing.T) {
 }
 
 // An object that a relist finds has not been there before: it is no resumption.
-func TestRelistFindsHandledObject(t *testing.T) {
+func TestRelistFindsHandledObject_CHG3(t *testing.T) {
 	scenario(t, func(w *world) {
 		o := w.start(handlers.all)
 		w.create("w1", 1)

@@ -105,7 +105,7 @@ type dbStatus struct {
 
 type database = Res[dbSpec, dbStatus]
 
-func TestParse(t *testing.T) {
+func TestParse_FLT3(t *testing.T) {
 	for _, c := range []struct {
 		dotted string
 		want   diff.Path
@@ -133,7 +133,7 @@ func TestParse(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"spec.replicas", "", ".", "a..b", "a[0]", "ä.\x00"} {
+	for _, seed := range []string{"spec.replicas", "", ".", "a..b", "a[0]", "ä.\x00", "a b.c\"", "metadata.annotations.example/size"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, dotted string) {
@@ -146,6 +146,11 @@ func FuzzParse(f *testing.F) {
 		}
 		if len(path) == 0 || slices.Contains(path, "") || strings.Join(path, ".") != dotted {
 			t.Fatalf("%q became %q", dotted, path)
+		}
+		// What it is printed as is the same path again, or has brackets, which are refused.
+		printed := path.String()
+		if again, err := Parse(printed); err == nil && !slices.Equal(again, path) || err != nil && !strings.Contains(printed, "[") {
+			t.Fatalf("%q is printed %s, which is %q, %v", path, printed, again, err)
 		}
 		for _, typ := range []reflect.Type{reflect.TypeFor[*appsv1.Deployment](), reflect.TypeFor[*database]()} {
 			if typ, err := Check(typ, path); err != nil && typ != nil {
