@@ -143,7 +143,8 @@ func TestNilCollectionsAreNull(t *testing.T) {
 func TestEqualNumbers(t *testing.T) {
 	type named int16
 	classes := [][]any{ // equal within a class, different between them
-		{0, int64(0), 0.0, math.Copysign(0, -1), uint8(0), json.Number("0"), json.Number("-0.0"), json.Number("0e9")},
+		{0, int64(0), 0.0, math.Copysign(0, -1), uint8(0), json.Number("0"), json.Number("-0.0"), json.Number("0e9"),
+			json.Number("0e2170000000"), json.Number("-0.0E-99999999999999999999")},
 		{1, int32(1), int64(1), 1.0, float32(1), uint64(1), named(1), json.Number("1"), json.Number("1.0"), json.Number("0.1e1")},
 		{true}, {false}, {"1"}, {""},
 		{-1, int8(-1), -1.0, json.Number("-1"), json.Number("-100e-2")},
@@ -162,7 +163,7 @@ func TestEqualNumbers(t *testing.T) {
 		{math.NaN(), float32(math.NaN())},
 		{math.Inf(1)}, {math.Inf(-1)},
 		{json.Number("x")}, {json.Number("1e99999999999999999999")}, {json.Number("")}, {json.Number("-")},
-		{json.Number("1e")}, {json.Number("1.2.3")},
+		{json.Number("1e")}, {json.Number("0e")}, {json.Number("0ex")}, {json.Number("1.2.3")},
 		{nil}, {obj{}}, {arr{}}, {"x"},
 	}
 	for i, class := range classes {

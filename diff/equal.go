@@ -3,6 +3,7 @@ package diff
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"reflect"
 	"strconv"
@@ -202,6 +203,9 @@ func decimal(text []byte) (n number, ok bool) {
 	}
 	if len(rest) > 0 {
 		exponent, err := strconv.Atoi(string(rest[1:]))
+		if len(digits) == 0 && (err == nil || errors.Is(err, strconv.ErrRange)) {
+			return number{}, seen // zero, whatever the exponent
+		}
 		if err != nil || exponent > math.MaxInt32 || exponent < math.MinInt32 {
 			return number{}, false
 		}
