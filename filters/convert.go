@@ -10,6 +10,8 @@ import (
 	"math"
 	"reflect"
 	"strings"
+
+	"github.com/kopf-go/kopf/diff"
 )
 
 // treeOf turns a literal into the tree that it is in JSON.
@@ -94,7 +96,11 @@ func convert(tree any, t reflect.Type) (reflect.Value, bool) {
 					return into, false
 				}
 			}
-			return into, setNumber(into, from)
+			if !setNumber(into, from) {
+				return into, false
+			}
+			// A float64 in between may have rounded a fraction away.
+			return into, !isNumber || into.CanFloat() || diff.Equal(tree, into.Interface())
 		}
 	}
 	text, err := json.Marshal(tree)

@@ -165,6 +165,8 @@ func TestFunctions(t *testing.T) {
 		{"int64 overflow", func(v int64) bool { return show(v) }, is(1e19), uncalled},
 		{"int64 from huge", func(v int64) bool { return show(v) }, is(1e30), uncalled},
 		{"int64 from json.Number", func(v int64) bool { return show(v) }, is(json.Number("-7")), "int64 -7"},
+		{"int64 from json.Number, rounded", func(v int64) bool { return show(v) }, is(json.Number("10000000000000000.1")), uncalled},
+		{"int64 from integral json.Number", func(v int64) bool { return show(v) }, is(json.Number("1.5e1")), "int64 15"},
 		{"int64 from broken json.Number", func(v int64) bool { return show(v) }, is(json.Number("x")), uncalled},
 		{"uint8", func(v uint8) bool { return show(v) }, is(int64(255)), "uint8 255"},
 		{"uint8 overflow", func(v uint8) bool { return show(v) }, is(int64(256)), uncalled},
