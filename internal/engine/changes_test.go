@@ -628,7 +628,7 @@ func TestFieldOfStatus(t *testing.T) {
 }
 
 // X21: a schema that does not keep the status is a warning, not a loop.
-func TestPrunedStatus_RES3_VER1_X21(t *testing.T) {
+func TestPrunedStatus_RES3_VER1_T107_X21(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.server.Serve(simulated.Kind{
 			GroupVersion: "demo.example/v1", Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true, Keeps: []string{"spec"},

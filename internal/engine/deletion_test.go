@@ -114,7 +114,7 @@ func TestSeveralDeleteHandlers_FIN6_FIN10(t *testing.T) {
 }
 
 // B30: others' finalizers neither vanish nor come back.
-func TestForeignFinalizers_FIN8(t *testing.T) {
+func TestForeignFinalizers_FIN8_PAT7(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(handlers.all)
 		w.create("w1", 1, finalizedBy("x/a", "x/b"))
@@ -382,7 +382,7 @@ func TestObjectVanishesUnderHandler_X23(t *testing.T) {
 
 // The same, but no event tells of it in time: right before a write the object vanishes,
 // and perhaps another one takes its name (B09). Each kind of write is met.
-func TestWriteMeetsAnotherObject(t *testing.T) {
+func TestWriteMeetsAnotherObject_T105(t *testing.T) {
 	patch := func(_ context.Context, c *change) error {
 		if c.Object.Spec.Size < 10 {
 			c.Patch.Apply(func(w *widget) { w.Status.Phase = "of the first" })

@@ -94,7 +94,7 @@ func TestOwnWrites_CON1(t *testing.T) {
 
 // A write fails after the handler has run: its outcome is written later, and it is not
 // called again. The bookkeeping of each kind of cycle is disturbed in each way.
-func TestFailedWrites_CON7(t *testing.T) {
+func TestFailedWrites_CON7_PAT4_PAT5_T104(t *testing.T) {
 	faults := map[string]func(w *world, on simulated.On){
 		"answer lost": func(w *world, on simulated.On) { w.server.After(on, simulated.Always(simulated.Drop())) },
 		"answers lost": func(w *world, on simulated.On) {
@@ -389,7 +389,7 @@ func TestEventsDuringErrorBackoff_THR2_T132(t *testing.T) {
 }
 
 // B01, X17: the watch is interrupted and can't go on from where it was.
-func TestExpiredVersion_X17(t *testing.T) {
+func TestExpiredVersion_WCH5_X17(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		scenario(t, func(w *world) {
 			w.start(func(h handlers) { h.all(); h.events() })
