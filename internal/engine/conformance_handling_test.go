@@ -493,28 +493,33 @@ func TestResultsOfAllKinds_RES2(t *testing.T) {
 	})
 }
 
-// A success between errors begins the pauses anew.
+// A success between errors begins the pauses anew, be it the end of a change or not.
 func TestErrorPausesBeginAnew_T130(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("handling failed, will be tried again")
 		w.settings.Queueing.ErrorDelays = []time.Duration{time.Second, 10 * time.Second}
-		w.start(handlers.all)
-		w.create("w1", 1)
-		w.settle()
-		for size := 2; size < 4; size++ {
+		w.start(func(h handlers) { h.create("create", failing(kopf.Retry(time.Hour, errFlop))); h.update("update", nil) })
+		for _, step := range []struct {
+			do   func()
+			call string
+		}{
+			{func() { w.create("w1", 1) }, "create w1 #0 →1"},
+			{func() { w.sleep(time.Hour - time.Minute) }, "create w1 #1 →1"}, // since the attempt a minute ago
+			{func() { w.resize("w1", 2) }, "update w1 #0 1→2"},
+		} {
 			w.server.Before(simulated.On{Verb: "patch", Times: 3}, simulated.Always(simulated.Fail(500)))
 			w.mark()
-			begun := time.Now()
-			w.resize("w1", size)
+			step.do()
 			w.sleep(time.Minute)
-			var at []time.Duration
-			for _, r := range w.server.Writes() {
-				at = append(at, r.At.Sub(begun).Round(time.Second))
+			var pauses []time.Duration
+			writes := w.server.Writes()
+			for i := range writes[1:] {
+				pauses = append(pauses, writes[i+1].At.Sub(writes[i].At).Round(time.Second))
 			}
-			if want := []time.Duration{0, time.Second, 11 * time.Second, 21 * time.Second}; !slices.Equal(at, want) {
-				t.Errorf("tried at %v", at)
+			if want := []time.Duration{time.Second, 10 * time.Second, 10 * time.Second}; !slices.Equal(pauses, want) {
+				t.Errorf("%s: pauses are %v", step.call, pauses)
 			}
-			w.expectAnyTime(fmt.Sprintf("update w1 #0 %d→%d", size-1, size))
+			w.expectAnyTime(step.call)
 		}
 	})
 }

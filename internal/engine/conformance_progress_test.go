@@ -250,3 +250,25 @@ func TestFurtherChangeAfterFailure_PRG7(t *testing.T) {
 		w.noProgress("w1")
 	})
 }
+
+// Somebody wipes our annotations off while somebody else holds the object: that the
+// delete handlers are through is known all the same.
+func TestRecordsWipedOffDuringDeletion_FIN10(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.start(func(h handlers) {
+			h.delete("mandatory", nil)
+			h.delete("optional", nil, on.Optional())
+		})
+		w.create("w1", 1, finalizedBy("x/y"))
+		w.settle()
+		w.mark()
+		w.delete("w1")
+		w.sleep(time.Minute)
+		w.update("w1", func(o widgetObj) { o.SetAnnotations(nil) })
+		w.sleep(time.Minute)
+		w.update("w1", finalizedBy())
+		w.sleep(time.Minute)
+		w.gone("w1")
+		w.expectAnyTime("mandatory w1 #0 1→1", "optional w1 #0 1→1")
+	})
+}

@@ -116,3 +116,25 @@ func (h handlers) patchingEvents() {
 		return nil
 	}, on.ID("patching"), on.In(h.r), forWidgets)
 }
+
+// What an event handler changes of an object that is gone is written nowhere, least of
+// all to its successor of the same name.
+func TestEventHandlerPatchesWhatIsGone_T093(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.start(func(h handlers) {
+			on.Event(func(_ context.Context, e *kopf.Event[*widget]) error {
+				if e.Type == "DELETED" {
+					e.Patch.Apply(func(o *widget) { o.Spec.Color = "gone" })
+				}
+				return nil
+			}, on.ID("event"), on.In(h.r), forWidgets)
+		})
+		w.create("w1", 1)
+		w.settle()
+		w.mark()
+		w.delete("w1")
+		w.create("w1", 2)
+		w.sleep(time.Minute)
+		w.writes()
+	})
+}
