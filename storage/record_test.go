@@ -17,7 +17,7 @@ func at(s string) time.Time {
 }
 
 // B.3.4, T063, T067: byte for byte what Kopf writes.
-func TestRecordsAreWrittenAsKopfDoes_B31(t *testing.T) {
+func TestRecordsAreWrittenAsKopfDoes_B31_T063_T067(t *testing.T) {
 	start, delay := at("2026-11-30T01:32:58.834117Z"), at("2026-11-30T02:33:58.834161999+01:00")
 	for _, c := range []struct {
 		record Record

@@ -14,7 +14,7 @@ import (
 )
 
 // T049 to T053, ESS-1 to ESS-5.
-func TestEssence_ESS(t *testing.T) {
+func TestEssence_ESS_T049(t *testing.T) {
 	widgets, err := For("widgets")
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestForMakesAnIsolatedNaming(t *testing.T) {
 	}
 }
 
-func TestCustomNaming_SET4(t *testing.T) {
+func TestCustomNaming_SET4_T062(t *testing.T) {
 	for _, c := range []struct{ prefix, finalizer, problem string }{
 		{"my-operator.example.com", "example.com/mine", ""},
 		{"", "example.com/mine", "empty"},
