@@ -113,7 +113,7 @@ func TestMistakes_FLT2(t *testing.T) {
 		{"resource without name", lines(), func() { on.Create(scaled, on.ID("m61"), on.Resource("v1", ""), in) }, `on.Resource("v1", "") needs`},
 		{"resource with a bad version", lines(), func() { on.Create(scaled, on.ID("m62"), on.Resource("a/b/c", "pods"), in) }, `on.Resource("a/b/c", "pods") needs`},
 		{"resource with a group only", lines(), func() { on.Create(scaled, on.ID("m63"), on.Resource("apps/", "pods"), in) }, `on.Resource("apps/", "pods") needs`},
-		{"resource twice", lines(), func() { on.Create(provision, on.ID("m64"), databases, databases, in) }, "on.Resource is given twice"},
+		{"SEL-5 resource twice", lines(), func() { on.Create(provision, on.ID("m64"), databases, databases, in) }, "on.Resource is given twice"},
 	} {
 		before := len(mistakesOf(reg))
 		c.register()

@@ -39,7 +39,7 @@ func TestRequestsPerChange(t *testing.T) {
 			func(h handlers) { h.all() },
 			[]string{"patch widgets", "patch widgets"}, []string{"patch widgets"}, []string{"patch widgets"},
 		},
-		"with status": {
+		"PAT-3 T103 with status": {
 			func(h handlers) {
 				h.create("create", status)
 				h.update("update", status)

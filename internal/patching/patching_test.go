@@ -78,7 +78,7 @@ const object = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"
 
 // PAT-1, PAT-3, PAT-6: one request per endpoint, none if it changes nothing, and the
 // UID with each.
-func TestCompose(t *testing.T) {
+func TestCompose_PAT1(t *testing.T) {
 	nothing := func(*appsv1.Deployment) {}
 	for _, c := range []struct {
 		name   string
@@ -243,7 +243,7 @@ func thingWith(spec string) string {
 
 // What an edit changes, and nothing else, is sent: fields that the Go type does not
 // know stay, in lists as well.
-func TestEdits(t *testing.T) {
+func TestEdits_PAT2(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		spec   string
