@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/internal/simulated"
 	"github.com/kopf-go/kopf/on"
 )
 
@@ -270,5 +271,44 @@ func TestRecordsWipedOffDuringDeletion_FIN10(t *testing.T) {
 		w.sleep(time.Minute)
 		w.gone("w1")
 		w.expectAnyTime("mandatory w1 #0 1→1", "optional w1 #0 1→1")
+	})
+}
+
+// The deletion is requested right before the finalizer is put on, and somebody else holds
+// the object: it is not ours, and that is no error.
+func TestDeletedRightBeforeTheFinalizer_FIN5(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.start(handlers.all)
+		w.server.Before(simulated.On{Verb: "patch", Times: 1}, func(simulated.Request) *simulated.Fault {
+			w.delete("w1")
+			return nil
+		})
+		w.mark()
+		w.create("w1", 1, finalizedBy("x/y"))
+		w.sleep(time.Minute)
+		w.expect()
+		w.finalizers("w1", "x/y")
+		w.writes("patch widgets 409")
+	})
+}
+
+// An optional delete handler is tried again from memory, long after another object has
+// taken the name: each has its own handlers.
+func TestOptionalDeleteOutlivesTheName_FIN7(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.start(func(h handlers) {
+			h.create("create", nil)
+			h.delete("optional", failing(kopf.Retry(time.Minute, errFlop)), on.Optional())
+		})
+		w.create("w1", 1)
+		w.settle()
+		w.mark()
+		w.delete("w1")
+		w.create("w1", 2)
+		w.sleep(time.Hour)
+		w.expectSet("optional w1 #0 1→1", "create w1 #0 →2", "optional w1 #1 1→1")
+		if w.handledSize("w1") != 2 {
+			t.Error("not handled")
+		}
 	})
 }
