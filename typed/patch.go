@@ -22,9 +22,10 @@ import (
 // Apply, Merge and JSON may be mixed, and called from several goroutines. What they
 // ask for is applied in the order of the calls, to the newest version of the
 // object, and again to a newer one if somebody else wrote meanwhile. It survives a
-// write that fails, but no restart. Each call is applied as a whole or, if it
-// cannot be, not at all; that is then a failure of the handler, even of one that
-// has succeeded, and everything else is written all the same.
+// write that fails, but no restart. If one of the calls cannot be applied, or the API
+// server refuses what comes of them, nothing of what this handler has asked for is
+// written; that is a failure of the handler, even of one that has succeeded, and
+// everything else is written all the same.
 //
 // What says which object it is (kind, name, UID, version) cannot be changed, and
 // neither can the operator's own finalizer and annotations: they stay as they are.
@@ -109,6 +110,11 @@ func (p *Patch[T]) Merge(patch any) {
 //
 // A test that fails, a path that does not exist and a value that does not encode are
 // failures of the handler once it has returned. Values are encoded at once.
+//
+// If the patch changes both the status and the rest, two requests are needed, and
+// somebody may write in between: then it is applied again, to an object that has the
+// new status already. Let a test guard what must not be done twice, such as to append
+// to a list (PAT-6).
 func (p *Patch[T]) JSON(operations ...PatchOperation) {
 	if len(operations) == 0 {
 		return

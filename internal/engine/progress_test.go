@@ -41,7 +41,7 @@ func TestProgressOfChangeSets(t *testing.T) {
 				for _, record := range c.records {
 					of.tasks = append(of.tasks, &task{record: record()})
 				}
-				done, delay := of.progress()
+				done, delay := of.progress(of.tasks)
 				// What is due at once has the shortest delay, for with none no cycle would follow.
 				if done != c.done || delay.Truncate(time.Microsecond) != c.delay || (delay == 0) != done {
 					t.Errorf("done %t, delay %s", done, delay)

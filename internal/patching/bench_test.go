@@ -1,6 +1,8 @@
 package patching
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,7 +32,11 @@ func large(t testing.TB) *body.Body {
 		"spec":{"containers":[` + strings.Join(containers, ",") + `],"restartPolicy":"Always","dnsPolicy":"ClusterFirst"}}},
 		"status":{"observedGeneration":3,"replicas":3,"conditions":[{"type":"Available","status":"True","reason":"R",
 		"message":"all is well","lastUpdateTime":"2026-01-01T00:00:00Z","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
-	b, err := body.Parse([]byte(raw))
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(raw)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := body.Parse(compact.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +58,8 @@ func BenchmarkCompose(b *testing.B) {
 		{"finalizer", Change{AddFinalizer: "mine"}},
 		{"result", Change{Annotations: bookkeeping, Results: map[string]any{"h": map[string]any{"n": 1}}}},
 		{"typed status", Change{Annotations: bookkeeping, Edits: status}},
+		{"merge", Change{Annotations: bookkeeping, Edits: []registry.Edit{mergeOf(`{"status":{"replicas":2}}`)}}},
+		{"JSON", Change{Annotations: bookkeeping, Edits: []registry.Edit{jsonOf(`[{"op":"replace","path":"/status/replicas","value":2}]`)}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -74,4 +82,22 @@ func BenchmarkCompose(b *testing.B) {
 			}
 		}
 	})
+}
+
+func BenchmarkDropped(b *testing.B) {
+	response := large(b)
+	for name, patch := range map[string]string{
+		"bookkeeping": `{"metadata":{"uid":"u","annotations":{"kopf.zalando.org/last-handled-configuration":` +
+			fmt.Sprintf("%q", strings.Repeat(`{"spec":{"a":1}}`, 40)) + `,"x":null}}}`,
+		"status": `{"metadata":{"uid":"u"},"status":{"replicas":3}}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if paths := Dropped([]byte(patch), response); paths != nil {
+					b.Fatal(paths)
+				}
+			}
+		})
+	}
 }

@@ -59,8 +59,8 @@ type Plan struct {
 // An edit that cannot be applied, and a result that does not encode, is an
 // *EditError. The caller blames the handler, leaves that edit out and composes again.
 //
-// It takes 2 µs for bookkeeping, and about as long as encoding the object twice and
-// decoding it once if there are typed edits.
+// It takes some 6 µs for bookkeeping, 10 more for a status of any kind, and with typed
+// edits the time to decode the object into their type and to encode it twice.
 func Compose(b *body.Body, c Change, statusApart bool) (Plan, error) {
 	steps, err := run(b.Raw(), c.Edits)
 	if err != nil {

@@ -94,6 +94,43 @@ func TestEditsKeepTheirOrder(t *testing.T) {
 	}
 }
 
+// Each handler sees the edits that were there before its own, and its own are named
+// after it, unless they have a name already.
+func TestEditsOfOneHandler(t *testing.T) {
+	names := func(edits []Edit) (names []string) {
+		for _, edit := range edits {
+			names = append(names, edit.Handler)
+		}
+		return names
+	}
+	var cycle Edits
+	cycle.Add(Edit{Handler: "carried"})
+	first := cycle.For("first")
+	first.Add(Edit{}, Edit{Handler: "other"})
+	cycle.Add(first.List()...)
+	second := cycle.For("second")
+	second.Add(Edit{})
+	first.Add(Edit{}) // too late for the second
+	for _, c := range []struct{ got, want []string }{
+		{names(first.List()), []string{"first", "other", "first"}},
+		{names(first.All()), []string{"carried", "first", "other", "first"}},
+		{names(second.List()), []string{"second"}},
+		{names(second.All()), []string{"carried", "first", "other", "second"}},
+		{names(cycle.All()), []string{"carried", "first", "other"}},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+	// What was listed is nobody's to overwrite.
+	list := cycle.List()
+	_ = append(list, Edit{Handler: "mine"})
+	cycle.Add(Edit{Handler: "next"})
+	if got := names(cycle.List()); got[3] != "next" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestDecodeError(t *testing.T) {
 	cause := errors.New("cause")
 	err := &DecodeError{Type: reflect.TypeFor[int](), Err: cause}
