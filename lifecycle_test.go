@@ -31,7 +31,7 @@ func ExampleLifecycle() {
 }
 
 // LIF-1, T100: what each of them picks.
-func TestLifecycle_LIF1_T100(t *testing.T) {
+func TestLifecycle_LIF1_LIF2_T100(t *testing.T) {
 	due := []kopf.Due{{ID: "a", Retry: 2}, {ID: "b", Retry: 1}, {ID: "c", Retry: 1}}
 	for name, c := range map[string]struct {
 		lifecycle kopf.Lifecycle

@@ -2,12 +2,9 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/on"
 )
 

@@ -87,7 +87,7 @@ func TestLifecyclePicksNobody(t *testing.T) {
 }
 
 // LIF-3, SUB-4: sub-handlers have the lifecycle of their parents.
-func TestLifecycleOfSubhandlers_SUB4(t *testing.T) {
+func TestLifecycleOfSubhandlers_LIF3_SUB4(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.settings.Execution.Lifecycle = kopf.ASAP
 		w.start(func(h handlers) {

@@ -21,7 +21,7 @@ func (h handlers) sub(c *change, id string, fn changeFn, opts ...on.SubhandlerOp
 
 // SUB-1, SUB-3, T095: sub-handlers of two levels run after their parent, depth first,
 // in one cycle, and one request tells it all.
-func TestNested_SUB3_T095(t *testing.T) {
+func TestNested_SUB1_SUB3_SUB8_HID3_T095(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.create("parent", func(_ context.Context, c *change) error {
