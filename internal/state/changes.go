@@ -104,15 +104,17 @@ func (c *Changes) Disown() {
 // would refuse them, what handlers have seen goes first, then all of the last-handled
 // state but digests. What is too large even so, is for [Oversize] to tell.
 func (c *Changes) Patch() (annotations map[string]*string, merge map[string]any) {
-	handled, limit := c.handled, maxAnnotations
+	handled := c.handled
+	text, room := "", 0
 	if handled != nil {
-		limit -= headroom
+		text = handled.packed(c.store.limit)
+		room = min(headroom, len(text))
 	}
-	p := c.patch(packedAs(handled, c.store.limit), false)
-	if c.fits(p, limit) {
+	p := c.patch(text, false)
+	if c.fits(p, maxAnnotations-room) {
 		return p.Annotations(), p.Tree()
 	}
-	if p = c.patch(packedAs(handled, c.store.limit), true); c.fits(p, limit) {
+	if p = c.patch(text, true); c.fits(p, maxAnnotations-room) {
 		return p.Annotations(), p.Tree()
 	}
 	if handled == nil && !c.disowned { // what is there is in the way of records
@@ -122,13 +124,6 @@ func (c *Changes) Patch() (annotations map[string]*string, merge map[string]any)
 		p = c.patch(handled.digests(), true)
 	}
 	return p.Annotations(), p.Tree()
-}
-
-func packedAs(e *Essence, limit int) string {
-	if e == nil {
-		return ""
-	}
-	return e.packed(limit)
 }
 
 func (c *Changes) fits(p *storage.Patch, limit int) bool {

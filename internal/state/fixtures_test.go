@@ -15,7 +15,7 @@ import (
 func fixtures(t *testing.T) map[string]*body.Body {
 	t.Helper()
 	objects := map[string]*body.Body{}
-	for _, folder := range []string{"testdata", "../../../shared/fixtures/kopf-state"} {
+	for _, folder := range []string{"testdata", "../../testdata/kopf-state", "../../../shared/fixtures/kopf-state"} {
 		files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 		if err != nil {
 			t.Fatal(err)

@@ -30,8 +30,8 @@ const (
 	maxUnpacked = 16 << 20
 	// maxAnnotations is what Kubernetes lets all annotations of an object have together.
 	maxAnnotations = apivalidation.TotalAnnotationSizeLimitB
-	// headroom is what the last-handled state leaves of it to the records of the next
-	// change, and to others.
+	// headroom is what a large last-handled state leaves of it to the records of the next
+	// change, and to others. A small one leaves as much as it takes itself.
 	headroom = 16 << 10
 )
 
