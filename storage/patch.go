@@ -21,6 +21,19 @@ type Patch struct {
 // NewPatch begins an empty patch of the object as it is now.
 func NewPatch(o Object) *Patch { return &Patch{object: o} }
 
+// Annotation returns an annotation as it will be: for storages that keep several things
+// in one.
+func (p *Patch) Annotation(name string) (value string, ok bool) {
+	if change, changed := p.annotations[name]; changed {
+		if change == nil {
+			return "", false
+		}
+		return *change, true
+	}
+	value, ok = p.object.GetAnnotations()[name]
+	return value, ok
+}
+
 // SetAnnotation sets an annotation, unless it has this value.
 func (p *Patch) SetAnnotation(name, value string) {
 	if now, ok := p.object.GetAnnotations()[name]; ok && now == value {

@@ -78,6 +78,17 @@ func TestPatch_T064(t *testing.T) {
 	}
 }
 
+func TestPatchTellsWhatWillBe(t *testing.T) {
+	p := NewPatch(objectWith(map[string]string{"kept": "1", "changed": "2", "removed": "3"}))
+	p.SetAnnotation("changed", "4")
+	p.RemoveAnnotation("removed")
+	for name, want := range map[string]string{"kept": "1", "changed": "4", "removed": "", "none": ""} {
+		if got, ok := p.Annotation(name); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", name, got, ok)
+		}
+	}
+}
+
 // SET-3: Kopf's parameters, and what each storage writes.
 func TestStoragesWriteAsKopf_SET3(t *testing.T) {
 	r := Record{Retries: 1, Message: "x"}
