@@ -1,0 +1,17 @@
+package kopf_test
+
+import (
+	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/storage"
+)
+
+// An operator that shares its objects with another one, and keeps its state where a
+// Python operator with these settings would.
+func ExamplePersistenceSettings() {
+	const prefix = "widgets.example.com"
+	kopf.Main(kopf.Options{Settings: kopf.Settings{Persistence: kopf.PersistenceSettings{
+		Finalizer:       prefix + "/finalizer",
+		ProgressStorage: storage.AnnotationsProgress(prefix, storage.AnnotationsOptions{}),
+		DiffBaseStorage: storage.AnnotationsLastHandled(prefix, storage.LastHandledOptions{}),
+	}}})
+}
