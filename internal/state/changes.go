@@ -18,6 +18,7 @@ type Changes struct {
 	others   bool               // all records but those of keep are to be purged
 	keep     []*Keys
 	handled  *Essence
+	packed   string              // handled, in the form in which it is to be kept; once it is known
 	seen     map[string]*Essence // by digest
 	touch    bool
 	disowned bool
@@ -67,11 +68,13 @@ func (c *Changes) PurgeOthers(keep ...*Keys) {
 // and what is too large then, with all that others have on the object, is reduced to
 // digests (B24).
 func (c *Changes) StoreLastHandled(e *Essence) {
+	c.handled, c.packed = e, ""
+}
+
+// counts tells whether the essence counts as handled already, in a form that may stay.
+func (c *Changes) counts(e *Essence) bool {
 	last, known, err := c.store.LastHandled(c.body)
-	if known && err == nil && last.Equal(e) && !c.store.Exposed(c.body) {
-		e = nil
-	}
-	c.handled = e
+	return known && err == nil && last.Equal(e) && !c.disowned && !c.store.Exposed(c.body)
 }
 
 // StoreSeen keeps the essence that the Digest of a record stands for, while there is
@@ -105,9 +108,15 @@ func (c *Changes) Disown() {
 // state but digests. What is too large even so, is for [Oversize] to tell.
 func (c *Changes) Patch() (annotations map[string]*string, merge map[string]any) {
 	handled := c.handled
+	if handled != nil && c.counts(handled) {
+		handled = nil
+	}
 	text, room := "", 0
 	if handled != nil {
-		text = handled.packed(c.store.limit)
+		if c.packed == "" {
+			c.packed = handled.packed(c.store.limit)
+		}
+		text = c.packed
 		room = min(headroom, len(text))
 	}
 	p := c.patch(text, false)

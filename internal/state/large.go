@@ -36,15 +36,24 @@ const (
 )
 
 // packed returns the essence in the form in which it is kept: as it is, if it is not
-// over the limit, else compressed; or, if only digests are known, those.
+// over the limit, else compressed, if that helps; or digests, if only they are known or
+// nothing helps.
 func (e *Essence) packed(limit int) string {
+	form := isForm(string(e.text)) // for itself, which must not be taken for one
 	switch {
 	case !e.Complete():
 		return e.digests()
-	case len(e.text) > limit, isForm(string(e.text)): // a form for itself must not be taken for one
-		return compressed(e.text)
+	case len(e.text) <= limit && !form:
+		return string(e.text)
 	}
-	return string(e.text)
+	packed := compressed(e.text)
+	switch {
+	case len(packed) > maxAnnotations: // no storage has so much room
+		return e.digests()
+	case len(packed) >= len(e.text) && !form:
+		return string(e.text)
+	}
+	return packed
 }
 
 // digests returns the smallest form: what has changed can be told from it, but not how.
@@ -57,8 +66,8 @@ func (e *Essence) digests() string {
 
 func compressed(text []byte) string {
 	var buffer bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&buffer, gzip.BestCompression) // fails for other levels only
-	_, _ = w.Write(text)                                       // to memory: cannot fail
+	w := gzip.NewWriter(&buffer)
+	_, _ = w.Write(text) // to memory: cannot fail
 	_ = w.Close()
 	return `{"` + gzipMember + `":"` + base64.StdEncoding.EncodeToString(buffer.Bytes()) + `"}`
 }

@@ -131,7 +131,7 @@ func TestSeenStatesOfReplicaSets_T059(t *testing.T) {
 // B24: what was seen goes before anything else does.
 func TestSeenStatesMakeRoom_B24_PRG7(t *testing.T) {
 	s := storeWith(Default(), nil)
-	large := &Essence{text: []byte(`{"spec":"` + noise(150<<10) + `"}`)}
+	large := &Essence{text: []byte(`{"spec":"` + noise(165<<10) + `"}`)}
 	b := big(t, noise(130<<10), "")
 	c := s.Changes(b)
 	c.StoreRecord(s.Key("f"), Record{Success: true, Digest: large.Digest()})

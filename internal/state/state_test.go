@@ -19,14 +19,6 @@ func parse(t testing.TB, raw string) *body.Body {
 	return b
 }
 
-var full = Record{
-	Started: time.Date(2026, 11, 30, 1, 32, 58, 834105000, time.UTC),
-	Stopped: time.Date(2026, 11, 30, 1, 32, 59, 0, time.UTC),
-	Delayed: time.Date(2026, 11, 30, 1, 33, 58, 834161000, time.UTC),
-	Purpose: "create", Retries: 3, Success: true, Message: "Not \"ready\" ü.",
-	Subrefs: []string{"p/a", "p/b"}, Digest: "0123456789abcdef",
-}
-
 func objectWith(annotations map[string]string) *body.Body {
 	raw, err := json.Marshal(map[string]any{
 		"kind": "Widget", "metadata": map[string]any{"name": "w", "uid": "u-1", "annotations": annotations}, "spec": map[string]any{"a": 1},

@@ -139,6 +139,12 @@ func TestEveryStorageKeepsEverything_DB5_SET3(t *testing.T) {
 				t.Error("the copy is known", err)
 			}
 			c.StoreLastHandled(s.Essence(copied))
+			own := s.Changes(b) // whatever it was disowned for
+			own.StoreLastHandled(s.Essence(b))
+			own.Disown()
+			if same, known, err := s.Handled(patched(t, b, own)); !same || !known || err != nil {
+				t.Error("what is disowned can't be handled:", same, known, err)
+			}
 			if same, known, err := s.Handled(patched(t, copied, c)); !same || !known || err != nil {
 				t.Error("the copy can't be handled:", same, known, err)
 			}
