@@ -1,6 +1,9 @@
 package storage
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +14,7 @@ import (
 )
 
 // B.2.6, T057: the vectors that were made by running Kopf.
-func TestNamesAreKopfs_B26(t *testing.T) {
+func TestNamesAreKopfs_B26_T057_T058(t *testing.T) {
 	const kopf, mine = "kopf.zalando.org", "my-operator.example.com"
 	repeat := strings.Repeat
 	for _, c := range []struct{ prefix, key, v2, v1 string }{
@@ -148,4 +151,48 @@ func TestIdsDoNotCollide_B21(t *testing.T) {
 			seen[name] = id + long
 		}
 	}
+}
+
+// B21: ten thousand ids of any Unicode. The sum is of all names: they must be the same
+// in all releases, or handlers in the middle of their work begin anew.
+func TestAnyIdsAreLegalAndApart_B21(t *testing.T) {
+	const sum = "12a98bc18571dd8f2ec3585b98d5d4a736217f56496ff7d09f81ec1766de0d15"
+	r := rand.New(rand.NewPCG(21, 346))
+	all := sha256.New()
+	for _, size := range []int{0, 20, 46} { // the longest prefix has 63 characters
+		prefix := strings.Repeat("a", size) + "." + DefaultPrefix
+		prefix = strings.TrimPrefix(prefix, ".")
+		a, o, seen := annotatedUnder(t, prefix), objectWith(nil), map[string]string{}
+		for range 3334 {
+			id := randomID(r)
+			for _, name := range a.namesOf(o, id) {
+				if problems := validation.IsQualifiedName(name); len(problems) > 0 {
+					t.Fatalf("%q gives %q: %v", id, name, problems)
+				}
+				if other, taken := seen[name]; taken && other != id {
+					t.Errorf("%q and %q are both %s", other, id, name)
+				}
+				seen[name] = id
+				all.Write([]byte(name))
+			}
+		}
+	}
+	if got := hex.EncodeToString(all.Sum(nil)); got != sum {
+		t.Errorf("names have changed: the sum is %s", got)
+	}
+}
+
+func randomID(r *rand.Rand) string {
+	alphabets := []func() rune{
+		func() rune { return rune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"[r.IntN(62)]) },
+		func() rune { return rune("abcxyz_-./<>[]: "[r.IntN(16)]) },
+		func() rune { return rune(r.IntN(0xd800)) },
+		func() rune { return rune(0x1f300 + r.IntN(0x200)) },
+	}
+	id := make([]rune, 8+r.IntN(293))
+	pick := alphabets[r.IntN(len(alphabets))]
+	for i := range id {
+		id[i] = pick()
+	}
+	return string(id)
 }

@@ -68,7 +68,7 @@ func TestRecordsAreReadTolerantly_B32_B33(t *testing.T) {
 	}
 }
 
-func TestCorruptRecordsNameTheirAnnotation(t *testing.T) {
+func TestCorruptRecordsNameTheirAnnotation_DB6(t *testing.T) {
 	for _, value := range []string{``, `x`, `[]`, `"a"`, `{`, `{"retries":"1"}`, `{"started":1}`, `{"started":"soon"}`, `{"subrefs":"a"}`, `{} {}`} {
 		_, ok, err := annotated(t).Fetch(objectWith(map[string]string{"kopf.zalando.org/bad.one": value}), "bad/one")
 		var corrupt *CorruptError

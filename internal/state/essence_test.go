@@ -32,14 +32,14 @@ func TestEssence_ESS_T049(t *testing.T) {
 		extra      [][]string
 		want       string
 	}{
-		{"ESS-1, B.4: order and form",
+		{"ESS-1, T049, B.4: order and form; the body stays as it is",
 			`{"apiVersion":"v1","kind":"K", "spec" : {"b":2,"a":[1,{"z":null}],"u":"ü\u003c\/"},
 			"metadata":{"annotations":{"keep":"me"},"name":"n","labels":{"a":"b"}},"status":{"x":1},"data":{"k":"v"}}`,
 			Default(), nil,
 			`{"spec":{"b":2,"a":[1,{"z":null}],"u":"\u00fc</"},"data":{"k":"v"},"metadata":{"labels":{"a":"b"},"annotations":{"keep":"me"}}}`},
 		{"ESS-1: nothing there", `{}`, Default(), nil, `{}`},
 		{"ESS-1: null", `null`, Default(), nil, `{}`},
-		{"ESS-1: empty stanzas", `{"metadata":{"labels":{},"annotations":{}},"status":{},"spec":{}}`, Default(), paths("status"), `{"spec":{}}`},
+		{"ESS-1, T049: empty stanzas", `{"metadata":{"labels":{},"annotations":{}},"status":{},"spec":{}}`, Default(), paths("status"), `{"spec":{}}`},
 		{"ESS-1: null stanzas", `{"metadata":{"labels":null,"annotations":null},"status":null}`, Default(), paths("status"), `{}`},
 		{"ESS-1: null metadata", `{"metadata":null,"spec":null}`, Default(), paths("metadata/x", "metadata"), `{"spec":null}`},
 		{"ESS-1: numbers as they came", `{"spec":[1,1.0,1e3,-0,9007199254740993,1E-7]}`, Default(), nil, `{"spec":[1,1.0,1e3,-0,9007199254740993,1E-7]}`},

@@ -211,6 +211,29 @@ func TestIsDigest(t *testing.T) {
 	}
 }
 
+// B25: whatever the object is like, what is read again is what was written.
+func FuzzSensitive_B25(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"uid":"u"},"data":{"k":"dg=="},"spec":{"a":{"b":[1,{}]}}}`), "spec/a")
+	f.Add([]byte(`{"data":"x","spec":null,"status":{"a":1.50}}`), "status/a")
+	f.Add([]byte(`{"d\u0061ta":{"\"":{"":true}},"spec":{"a":"kopfhmacAAAAAAAAAAAAAAAAAAAAAAAA"}}`), "spec")
+	f.Fuzz(func(t *testing.T, raw []byte, path string) {
+		b, err := body.Parse(raw)
+		if err != nil || !json.Valid(raw) {
+			return
+		}
+		keys := strings.Split(path, "/")
+		s := newStoreOf(t, Config{Secret: true, Sensitive: [][]string{keys}, Extra: [][]string{keys}})
+		e := s.Essence(b)
+		if !json.Valid(e.Bytes()) {
+			t.Fatalf("%s becomes %s", raw, e.Bytes())
+		}
+		again, exposed := s.rules.apply(nil, e.Bytes(), b.UID, true)
+		if exposed || !bytes.Equal(again, e.Bytes()) {
+			t.Errorf("%s is read as %s, exposed %v", e.Bytes(), again, exposed)
+		}
+	})
+}
+
 // withAnnotations returns the object as it is after the changes.
 func withAnnotations(t testing.TB, b *body.Body, changes map[string]*string) *body.Body {
 	t.Helper()
