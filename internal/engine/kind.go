@@ -41,13 +41,14 @@ type kind struct {
 	mu         sync.Mutex
 	objects    map[types.UID]*object
 	complaints map[types.UID]string // the last one of each object that has one
+	pruned     map[string]bool      // fields that the API server does not keep, as they were warned of
 }
 
 func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error) {
 	k := &kind{
 		engine: e, resource: r, log: e.log.With("resource", resourceName(r.GVR)),
 		keys: map[*registry.Handler]*state.Keys{}, objects: map[types.UID]*object{},
-		complaints: map[types.UID]string{}, simpleHolds: true,
+		complaints: map[types.UID]string{}, pruned: map[string]bool{}, simpleHolds: true,
 	}
 	kept := e.State
 	kept.Secret = r.GVR.Group == "" && r.GVR.Resource == "secrets"

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/state"
 )
@@ -25,6 +26,7 @@ type writer struct {
 	learn  func(*body.Body) *body.Body // what else happens with a response, and the newest body then
 
 	response *body.Body // the last one
+	verify   bool       // see whether the API server has kept what was asked for
 }
 
 // apply sends a change, and tells whether that changed the object. The status goes
@@ -37,6 +39,7 @@ func (w *writer) apply(change patching.Change) (changed bool, err error) {
 			"Kubernetes allows 262144; the object is too large to be handled", size)
 	}
 	version := w.body.ResourceVersion
+	w.verify = len(change.Edits) > 0 || len(change.Results) > 0 || len(change.Merge) > 0 // annotations are always kept
 	apart := w.object.kind.resource.Status
 	plan, err := patching.Compose(w.body, change, apart)
 	if err != nil {
@@ -65,12 +68,30 @@ func (w *writer) send(patch []byte, subresource ...string) error {
 	if err != nil {
 		return err
 	}
-	if b.ResourceVersion == w.body.ResourceVersion && !w.body.Deleting() {
-		w.object.log().Warn("the API server dropped all of a patch: the resource's schema does not keep these fields",
-			"subresource", strings.Join(subresource, ""))
+	if w.verify {
+		k.verify(patch, b)
 	}
 	w.response, w.body = b, w.learn(b)
 	return nil
+}
+
+// verify warns of fields that the API server did not keep, once for all objects: what
+// the resource's schema does not know is lost, and to write it again would not help
+// (VER-1, RES-3).
+func (k *kind) verify(patch []byte, response *body.Body) {
+	dropped := strings.Join(patching.Dropped(patch, response), ", ")
+	if dropped == "" {
+		return
+	}
+	k.mu.Lock()
+	known := k.pruned[dropped]
+	k.pruned[dropped] = true
+	k.mu.Unlock()
+	if !known {
+		metrics.Complaints.WithLabelValues(resourceName(k.resource.GVR), pruned).Inc()
+		k.log.Warn("the API server does not keep what was written: let the resource's schema have these fields, or an admission webhook leave them",
+			"fields", dropped, "object", response.Namespace+"/"+response.Name)
+	}
 }
 
 // write sends a change in the name of the change lane. Another cycle follows on what
