@@ -30,6 +30,8 @@ type Collection struct {
 	server  *Server
 	kind    Kind
 	objects map[name]*version
+
+	withdrawn bool
 }
 
 // Create stores a new object and returns it as stored. A namespace that is not there

@@ -18,10 +18,11 @@ type Request struct {
 	// Verb is get, list, watch, create, update, patch, delete, or discover.
 	Verb string
 	// Resource is the plural, and the subresource, if any: "widgets", "widgets/status".
-	// For discover it is the group and version.
+	// For discover it is the group and version, or the path: "api", "apis", "apis/apps".
 	Resource        string
 	Namespace, Name string
 	Query           string
+	Accept          string // the header
 	Body            []byte
 	At              time.Time
 	// Code is the answer's status code: 0 while there is none, and if there was none.

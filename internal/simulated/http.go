@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,11 +67,12 @@ type parsed struct {
 	subresource  string
 	query        url.Values
 	contentType  string
+	whole        bool // objects, whatever the client asks for
 }
 
 func (s *Server) parse(request *http.Request) *parsed {
-	p := &parsed{query: request.URL.Query(), contentType: request.Header.Get("Content-Type")}
-	p.At, p.Query = time.Now(), request.URL.RawQuery
+	p := &parsed{whole: s.WholeObjects, query: request.URL.Query(), contentType: request.Header.Get("Content-Type")}
+	p.At, p.Query, p.Accept = time.Now(), request.URL.RawQuery, request.Header.Get("Accept")
 	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
 	switch {
 	case parts[0] == "api" && len(parts) >= 2:
@@ -123,10 +123,15 @@ func verb(method string, named bool, query url.Values) string {
 }
 
 func (s *Server) serve(ctx context.Context, p *parsed) (*http.Response, error) {
-	if p.Verb == "discover" {
-		return s.discover(p.Resource), nil
-	}
 	s.mu.Lock()
+	if s.broken[p.groupVersion] || p.Verb == "discover" && s.broken[p.Resource] {
+		s.mu.Unlock()
+		return answerError(apierrors.NewServiceUnavailable("the aggregated API does not answer")), nil
+	}
+	if p.Verb == "discover" {
+		defer s.mu.Unlock()
+		return s.discover(p), nil
+	}
 	c := s.collections[p.groupVersion+"/"+p.plural]
 	if c == nil || p.subresource != "" && (p.subresource != "status" || !c.kind.Status) {
 		s.mu.Unlock()
@@ -135,7 +140,7 @@ func (s *Server) serve(ctx context.Context, p *parsed) (*http.Response, error) {
 	s.mu.Unlock()
 	switch p.Verb {
 	case "watch":
-		return s.watch(ctx, c, p.Namespace, p.query)
+		return s.watch(ctx, c, p)
 	case "list":
 		return c.list(p), nil
 	}
@@ -143,7 +148,7 @@ func (s *Server) serve(ctx context.Context, p *parsed) (*http.Response, error) {
 	if err != nil {
 		return answerError(err), nil
 	}
-	return answerRaw(code, v.raw), nil
+	return answerRaw(code, p.shown(v)), nil
 }
 
 func notServed(p *parsed) error {
@@ -263,64 +268,13 @@ func (c *Collection) list(p *parsed) *http.Response {
 	}
 	raws := make([]json.RawMessage, len(items))
 	for i, v := range items {
-		raws[i] = v.raw
+		raws[i] = p.shown(v)
 	}
-	return answer(http.StatusOK, map[string]any{
-		"apiVersion": c.kind.GroupVersion, "kind": c.kind.Kind + "List", "metadata": meta, "items": raws,
-	})
-}
-
-// discover answers what is served. resource is a group and version, or a path.
-func (s *Server) discover(what string) *http.Response {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch what {
-	case "api":
-		return answer(http.StatusOK, &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
-	case "apis":
-		return answer(http.StatusOK, s.groups())
-	case "version":
-		return answer(http.StatusOK, map[string]string{"major": "1", "minor": "37", "gitVersion": "v1.37.2"})
-	}
-	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: what}
-	for _, c := range s.order {
-		k := &c.kind
-		if k.GroupVersion != what {
-			continue
-		}
-		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: k.Plural, SingularName: k.Singular, ShortNames: k.ShortNames, Kind: k.Kind, Namespaced: k.Namespaced,
-			Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"},
-		})
-		if k.Status {
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: k.Plural + "/status", Kind: k.Kind, Namespaced: k.Namespaced, Verbs: metav1.Verbs{"get", "patch", "update"},
-			})
-		}
-	}
-	if len(list.APIResources) == 0 {
-		return answerError(notServed(&parsed{groupVersion: what, Request: Request{Verb: "get"}}))
+	list := map[string]any{"apiVersion": c.kind.GroupVersion, "kind": c.kind.Kind + "List", "metadata": meta, "items": raws}
+	if !p.whole && p.wants("PartialObjectMetadataList") {
+		list["apiVersion"], list["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
 	}
 	return answer(http.StatusOK, list)
-}
-
-func (s *Server) groups() *metav1.APIGroupList {
-	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-	for _, c := range s.order {
-		gvk := c.kind.gvk()
-		i := slices.IndexFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == gvk.Group })
-		version := metav1.GroupVersionForDiscovery{GroupVersion: c.kind.GroupVersion, Version: gvk.Version}
-		switch {
-		case gvk.Group == "":
-		case i < 0:
-			list.Groups = append(list.Groups, metav1.APIGroup{
-				Name: gvk.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
-			})
-		case !slices.Contains(list.Groups[i].Versions, version):
-			list.Groups[i].Versions = append(list.Groups[i].Versions, version)
-		}
-	}
-	return list
 }
 
 func parseTree(raw []byte) (map[string]any, error) {

@@ -22,7 +22,6 @@ package simulated
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +36,8 @@ type Kind struct {
 	Plural       string
 	Singular     string // default: Kind in lower case
 	ShortNames   []string
+	Categories   []string
+	Verbs        []string // default: all; for discovery only, nothing is refused
 	Namespaced   bool
 	// Status says that there is a status endpoint: it takes the status only, the main
 	// endpoint everything else.
@@ -62,12 +63,20 @@ func (k *Kind) resource() schema.GroupResource {
 type Server struct {
 	// BookmarkInterval is the pause between bookmarks on watches. Default: 1 minute.
 	BookmarkInterval time.Duration
+	// LegacyDiscovery is for servers that do not know aggregated discovery. Set it
+	// before the first request.
+	LegacyDiscovery bool
+	// WholeObjects is for servers, such as of aggregated APIs, that do not know how to
+	// give only the metadata of objects. Set it before the first request.
+	WholeObjects bool
 
 	mu          sync.Mutex
 	collections map[string]*Collection // by apiVersion/plural
 	order       []*Collection
-	version     int64 // of the last write, over all objects
-	identities  int64 // counts UIDs and generated names
+	preferred   map[string]string // version by group
+	broken      map[string]bool   // by apiVersion
+	version     int64             // of the last write, over all objects
+	identities  int64             // counts UIDs and generated names
 	history     []change
 	compacted   int64 // watches can't start from before this version
 	pages       map[string]*page
@@ -93,35 +102,18 @@ type change struct {
 	before  *version // nil for ADDED
 }
 
-// New makes a server that serves namespaces and events. Add kinds with Serve.
+// New makes a server that serves namespaces, events and CustomResourceDefinitions. Add
+// kinds with Serve.
 func New() *Server {
 	s := &Server{
 		BookmarkInterval: time.Minute,
-		collections:      map[string]*Collection{}, pages: map[string]*page{}, version: 100,
+		collections:      map[string]*Collection{}, preferred: map[string]string{}, broken: map[string]bool{}, pages: map[string]*page{}, version: 100,
 		changed: make(chan struct{}), cut: make(chan struct{}),
 	}
 	s.Serve(Kind{GroupVersion: "v1", Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Status: true, NoGeneration: true})
 	s.Serve(Kind{GroupVersion: "v1", Kind: "Event", Plural: "events", ShortNames: []string{"ev"}, Namespaced: true, NoGeneration: true})
+	s.Serve(Kind{GroupVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions", ShortNames: []string{"crd"}})
 	return s
-}
-
-// Serve adds a kind, as the creation of a CustomResourceDefinition does, or replaces
-// its description and keeps the objects.
-func (s *Server) Serve(k Kind) *Collection {
-	if k.Singular == "" {
-		k.Singular = strings.ToLower(k.Kind)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := k.GroupVersion + "/" + k.Plural
-	if c := s.collections[key]; c != nil {
-		c.kind = k
-		return c
-	}
-	c := &Collection{server: s, kind: k, objects: map[name]*version{}}
-	s.collections[key] = c
-	s.order = append(s.order, c)
-	return c
 }
 
 // Config is a connection to the server.

@@ -294,7 +294,7 @@ func TestPagesAndPruning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, resources, err := d.ServerGroupsAndResources(); err != nil || len(resources) != 2 {
+		if _, resources, err := d.ServerGroupsAndResources(); err != nil || len(resources) != 3 {
 			t.Error(resources, err)
 		}
 		if _, err := d.ServerResourcesForGroupVersion("none/v1"); !apierrors.IsNotFound(err) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -24,6 +23,7 @@ type watch struct {
 	namespace string
 	selector  labels.Selector
 	ctx       context.Context
+	request   *parsed
 	closed    chan struct{}
 	close     sync.Once
 	cut       chan struct{}
@@ -40,7 +40,8 @@ type watch struct {
 }
 
 // watch answers a watch request.
-func (s *Server) watch(ctx context.Context, c *Collection, namespace string, query url.Values) (*http.Response, error) {
+func (s *Server) watch(ctx context.Context, c *Collection, p *parsed) (*http.Response, error) {
+	query := p.query
 	selector, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
 		return answerError(apierrors.NewBadRequest(err.Error())), nil
@@ -52,7 +53,7 @@ func (s *Server) watch(ctx context.Context, c *Collection, namespace string, que
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := &watch{
-		server: s, in: c, namespace: namespace, selector: selector, ctx: ctx,
+		server: s, in: c, namespace: p.Namespace, selector: selector, ctx: ctx, request: p,
 		closed: make(chan struct{}), cut: s.cut, epoch: s.epoch,
 		bookmarks: query.Get("allowWatchBookmarks") == "true",
 		bookmark:  time.Now().Add(s.BookmarkInterval),
@@ -86,7 +87,7 @@ func (w *watch) start(mark bool) {
 	s := w.server
 	for _, v := range w.in.sorted(w.namespace) {
 		if w.selected(v) {
-			w.put("ADDED", v.raw)
+			w.put("ADDED", w.request.shown(v))
 		}
 	}
 	w.next, w.seen = len(s.history), s.version
@@ -115,7 +116,7 @@ func (w *watch) mark(annotations map[string]string) {
 	o.SetKind(w.in.kind.Kind)
 	o.SetResourceVersion(text(w.seen))
 	o.SetAnnotations(annotations)
-	w.put("BOOKMARK", newVersion(o).raw)
+	w.put("BOOKMARK", w.request.shown(newVersion(o)))
 }
 
 func (w *watch) selected(v *version) bool {
@@ -164,6 +165,10 @@ func (w *watch) advance() (changed chan struct{}, again time.Time) {
 		w.show(c)
 	}
 	w.seen = max(w.seen, s.version)
+	if w.in.withdrawn {
+		w.failed = io.EOF
+		return nil, now
+	}
 	if !w.bookmarks {
 		return s.changed, again
 	}
@@ -189,15 +194,15 @@ func (w *watch) show(c *change) {
 	is, was := w.selected(c.now) && c.kind != "DELETED", w.selected(c.before)
 	switch {
 	case is && was:
-		w.put("MODIFIED", c.now.raw)
+		w.put("MODIFIED", w.request.shown(c.now))
 	case is:
-		w.put("ADDED", c.now.raw)
+		w.put("ADDED", w.request.shown(c.now))
 	case was && c.kind == "DELETED":
-		w.put("DELETED", c.now.raw)
+		w.put("DELETED", w.request.shown(c.now))
 	case was: // it has left the selection: what was selected, with the new version
 		o := c.before.object()
 		o.SetResourceVersion(text(c.version))
-		w.put("DELETED", newVersion(o).raw)
+		w.put("DELETED", w.request.shown(newVersion(o)))
 	}
 }
 
