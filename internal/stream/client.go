@@ -21,8 +21,9 @@ import (
 // Client reads and patches objects of any resource as bodies: metadata and
 // untouched bytes, never decoded. It is safe for concurrent use.
 type Client struct {
-	config *rest.Config
-	http   *http.Client
+	config  *rest.Config
+	http    *http.Client
+	objects objectCodec
 
 	mu   sync.Mutex
 	byGV map[schema.GroupVersion]rest.Interface
@@ -37,7 +38,7 @@ func NewClient(config *rest.Config, httpClient *http.Client) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.RateLimiter = nil
-	config.NegotiatedSerializer = codecs
+	config.NegotiatedSerializer = codecs(objectCodec{})
 	config.ContentType = runtime.ContentTypeJSON
 	config.AcceptContentTypes = runtime.ContentTypeJSON
 	if config.UserAgent == "" {
@@ -80,7 +81,7 @@ func (c *Client) Get(ctx context.Context, gvr schema.GroupVersionResource, names
 	if err != nil {
 		return nil, err
 	}
-	return one(client.Get().NamespaceIfScoped(namespace, namespace != "").
+	return c.one(client.Get().NamespaceIfScoped(namespace, namespace != "").
 		Resource(gvr.Resource).Name(name).Do(ctx))
 }
 
@@ -98,18 +99,18 @@ func (c *Client) Patch(ctx context.Context, gvr schema.GroupVersionResource, nam
 	if err != nil {
 		return nil, err
 	}
-	return one(client.Patch(patchType).NamespaceIfScoped(namespace, namespace != "").
+	return c.one(client.Patch(patchType).NamespaceIfScoped(namespace, namespace != "").
 		Resource(gvr.Resource).Name(name).SubResource(subresources...).Body(data).Do(ctx))
 }
 
-func one(result rest.Result) (*body.Body, error) {
+func (c *Client) one(result rest.Result) (*body.Body, error) {
 	raw, err := success(result)
 	if err != nil {
 		return nil, err
 	}
 	// A copy, because what client-go read into has grown by appending and may
 	// be larger than its content.
-	switch object := decode(bytes.Clone(raw)).(type) {
+	switch object := c.objects.decode(bytes.Clone(raw)).(type) {
 	case *body.Body:
 		return object, nil
 	case *marked:
@@ -135,11 +136,14 @@ func (c *Client) list(ctx context.Context, gvr schema.GroupVersionResource, name
 	if err != nil {
 		return nil, err
 	}
+	if c.objects.metadataOf != nil {
+		request.SetHeader("Accept", acceptMetadataList)
+	}
 	raw, err := success(request.Do(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return decodePage(raw, kind)
+	return c.objects.decodePage(raw, kind)
 }
 
 func (c *Client) watch(ctx context.Context, gvr schema.GroupVersionResource, namespace string, options metav1.ListOptions) (watch.Interface, error) {

@@ -18,18 +18,20 @@ import (
 )
 
 // codecs tells client-go to speak JSON, and to hand out objects as bodies.
-var codecs = runtime.NewSimpleNegotiatedSerializer(runtime.SerializerInfo{
-	MediaType:        runtime.ContentTypeJSON,
-	MediaTypeType:    "application",
-	MediaTypeSubType: "json",
-	EncodesAsText:    true,
-	Serializer:       objectCodec{},
-	StreamSerializer: &runtime.StreamSerializerInfo{
-		EncodesAsText: true,
-		Serializer:    eventCodec{},
-		Framer:        framer{},
-	},
-})
+func codecs(objects objectCodec) runtime.NegotiatedSerializer {
+	return runtime.NewSimpleNegotiatedSerializer(runtime.SerializerInfo{
+		MediaType:        runtime.ContentTypeJSON,
+		MediaTypeType:    "application",
+		MediaTypeSubType: "json",
+		EncodesAsText:    true,
+		Serializer:       objects,
+		StreamSerializer: &runtime.StreamSerializerInfo{
+			EncodesAsText: true,
+			Serializer:    eventCodec{},
+			Framer:        framer{},
+		},
+	})
+}
 
 // marked is an object that the store must not take for an ordinary one. It is a
 // runtime.Object and a metav1.Object, for the reflector looks at its version.
@@ -42,16 +44,22 @@ type marked struct {
 // objectCodec reads the objects inside of watch events, and the bodies of
 // responses that are errors. It never fails: one object that can't be read must
 // neither end a watch nor a list for all others (B04).
-type objectCodec struct{ readOnly }
+type objectCodec struct {
+	readOnly
+	metadataOf *metav1.TypeMeta // of objects that are asked for by their metadata only
+}
 
-func (objectCodec) Decode(raw []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	object := decode(raw)
+func (c objectCodec) Decode(raw []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	object := c.decode(raw)
 	kind := object.GetObjectKind().GroupVersionKind()
 	return object, &kind, nil
 }
 
 // decode returns a *body.Body, a *metav1.Status, or *marked if raw is not readable.
-func decode(raw []byte) runtime.Object {
+func (c objectCodec) decode(raw []byte) runtime.Object {
+	if c.metadataOf != nil {
+		raw = reduce(raw, *c.metadataOf)
+	}
 	b, err := body.Parse(raw)
 	if err != nil {
 		return &marked{Body: identify(raw), err: err}
@@ -180,7 +188,7 @@ func (p *page) DeepCopyObject() runtime.Object { c := *p; return &c }
 // decodePage reads a list. The items of built-in kinds come without apiVersion and
 // kind; they are put into their bytes, so that an object looks the same however it
 // came (WCH-1). kind says what they are; if it is empty, the kind of the list does.
-func decodePage(raw []byte, kind metav1.TypeMeta) (*page, error) {
+func (c objectCodec) decodePage(raw []byte, kind metav1.TypeMeta) (*page, error) {
 	p := &page{}
 	var items jsontext.Value
 	err := body.Members(raw, func(name string, value jsontext.Value) error {
@@ -206,7 +214,7 @@ func decodePage(raw []byte, kind metav1.TypeMeta) (*page, error) {
 		kind = metav1.TypeMeta{APIVersion: p.APIVersion, Kind: strings.TrimSuffix(p.Kind, "List")}
 	}
 	err = elements(items, func(item jsontext.Value) {
-		p.Items = append(p.Items, decode(complete(item, kind)))
+		p.Items = append(p.Items, c.decode(complete(item, kind)))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list is not readable: %w", err)

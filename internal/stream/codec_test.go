@@ -35,7 +35,7 @@ func TestComplete(t *testing.T) {
 }
 
 func TestDecodePage(t *testing.T) {
-	p, err := decodePage([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},null,{"metadata":{"name":"b","labels":[]}}],"metadata":{"resourceVersion":"7","continue":"c"}}`), metav1.TypeMeta{})
+	p, err := objectCodec{}.decodePage([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},null,{"metadata":{"name":"b","labels":[]}}],"metadata":{"resourceVersion":"7","continue":"c"}}`), metav1.TypeMeta{})
 	if err != nil || p.ResourceVersion != "7" || p.Continue != "c" || len(p.Items) != 3 {
 		t.Fatalf("got %v, %v", p, err)
 	}
@@ -57,7 +57,7 @@ func TestDecodePage(t *testing.T) {
 		`[]`:                              -1,
 		``:                                -1,
 	} {
-		p, err := decodePage([]byte(raw), metav1.TypeMeta{})
+		p, err := objectCodec{}.decodePage([]byte(raw), metav1.TypeMeta{})
 		if (err != nil) != (items < 0) || err == nil && len(p.Items) != items {
 			t.Errorf("%s: got %v, %v", raw, p, err)
 		}
