@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,7 +65,15 @@ func TestNewFindsResources(t *testing.T) {
 		{"unknown to a scheme of one's own", custom, func(in on.AnyOption) { on.Create(handled[*appsv1.Deployment], on.ID("h"), in) }, "",
 			"create handler h: the scheme does not know *v1.Deployment: name its resource with on.Resource, or register the type in Options.Scheme"},
 		{"untyped", nil, func(in on.AnyOption) { on.Create(handled[*unstructured.Unstructured], on.ID("h"), in) }, "",
-			"create handler h: the scheme does not know *unstructured.Unstructured"},
+			"create handler h: *unstructured.Unstructured can be of any kind: say of which resources with on.Resource, on.Kind, on.Category, on.Everything or the like"},
+		{"metadata only", nil, func(in on.AnyOption) { on.Create(handled[*metav1.PartialObjectMetadata], on.ID("h"), in) }, "",
+			"create handler h: *v1.PartialObjectMetadata can be of any kind: say of which resources"},
+		{"metadata only, by kind", nil, func(in on.AnyOption) {
+			on.Create(handled[*metav1.PartialObjectMetadata], on.Kind("Pod"), on.Version("v1"), in)
+		}, "Pod.v1", ""},
+		{"untyped, by category", nil, func(in on.AnyOption) {
+			on.Create(handled[*unstructured.Unstructured], on.Category("all"), on.Group("apps"), in)
+		}, "category all.apps", ""},
 		{"ambiguous", custom, func(in on.AnyOption) { on.Create(handled[*corev1.Pod], on.ID("h"), in) }, "",
 			"create handler h: the scheme knows *v1.Pod as several kinds, "},
 		{"no struct", nil, func(in on.AnyOption) { on.Create(handled[Object], on.ID("h"), in) }, "",

@@ -93,11 +93,18 @@ type NetworkingSettings struct {
 	RequestTimeout time.Duration
 }
 
-// ScanningSettings say how resources are found.
+// ScanningSettings say how resources are found: by looking at what the API serves,
+// and at CustomResourceDefinitions, so that resources that come or go are noticed
+// without a restart.
 type ScanningSettings struct {
-	// Interval is the pause between looks for resources that are not served yet.
-	// Default: 5 seconds.
+	// Interval is the pause between looks at what the API serves, if the operator may
+	// not list and watch CustomResourceDefinitions; where it may, there is nothing to
+	// look for, unless a resource is not served yet or could not be read, which makes
+	// the pauses grow to twelve times this. Default: 5 seconds.
 	Interval time.Duration
+	// Disabled makes only the look at the start count: resources that come later are
+	// not noticed, and those that go leave an error in the log (OBS-7).
+	Disabled bool
 }
 
 // engine returns the settings in the form of the engine, which knows no groups.
@@ -114,6 +121,7 @@ func (s Settings) engine() engine.Settings {
 		LoopWindow:         s.Queueing.LoopWindow,
 		RequestTimeout:     s.Networking.RequestTimeout,
 		DiscoveryInterval:  s.Scanning.Interval,
+		DiscoverOnce:       s.Scanning.Disabled,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // check completes the registration and looks for mistakes that the compiler could
 // not see.
 func (d *draft) check() {
+	d.checkSelection()
 	if d.Type.Kind() != reflect.Pointer || d.Type.Elem().Kind() != reflect.Struct {
 		d.mistake("handlers are for pointers to structs, not for %s", d.Type)
 		return

@@ -68,6 +68,7 @@ type (
 // draft is a registration in the making.
 type draft struct {
 	*registry.Handler
+	selection
 	registry *registry.Registry
 	id       string
 	snapshot reflect.Type // of on.When's T

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/diff"
@@ -53,11 +52,13 @@ func TestOptions(t *testing.T) {
 			func(h *registry.Handler) bool { return h.Param == 7 }},
 		{"Resource", func(in on.AnyOption) { on.Create(provision, databases, in) },
 			func(h *registry.Handler) bool {
-				return h.Selector == registry.Selector{GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v1"}, Name: "databases"} &&
+				return h.Selector == registry.Selector{By: registry.ByName, Name: "databases", Group: "example.com", HasGroup: true, Version: "v1"} &&
 					h.Selector.String() == "databases.v1.example.com"
 			}},
 		{"Resource of the core", func(in on.AnyOption) { on.Event(seen, on.Resource("v1", "po"), in) },
-			func(h *registry.Handler) bool { return h.Selector.Group == "" && h.Selector.String() == "po.v1" }},
+			func(h *registry.Handler) bool {
+				return h.Selector.HasGroup && h.Selector.Group == "" && h.Selector.String() == "po.v1"
+			}},
 		{"Label", func(in on.AnyOption) {
 			on.Create(scaled, on.Label("a", "x"), on.Label("b", filters.Absent), on.Label("c", func(s string) bool { return s > "m" }), in)
 		}, func(h *registry.Handler) bool {

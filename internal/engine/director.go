@@ -2,7 +2,8 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,21 +20,24 @@ import (
 // is for and every namespace that is served.
 type director struct {
 	*Engine
+	scan
 
 	streams sync.WaitGroup
 
 	mu         sync.Mutex
 	namespaces map[string]bool
-	kinds      []*kind
-	following  map[streamKey]following
-	said       map[string]bool // complaints that were made already
+	kinds      []*kind // changed by run's goroutine only, which reads it without the lock
+	following  map[streamKey]*following
+	said       map[any]string // complaints that were made already, by what they are about
+	news       []news
 }
 
 // following is a stream that runs.
 type following struct {
-	kind   *kind
-	cancel context.CancelFunc
-	ended  chan struct{}
+	kind    *kind
+	cancel  context.CancelFunc
+	restart context.CancelFunc // has everything listed anew
+	ended   chan struct{}
 }
 
 type streamKey struct {
@@ -43,12 +47,12 @@ type streamKey struct {
 
 func newDirector(e *Engine) *director {
 	return &director{
-		Engine: e, namespaces: map[string]bool{}, following: map[streamKey]following{}, said: map[string]bool{},
+		Engine: e, scan: newScan(e), namespaces: map[string]bool{}, following: map[streamKey]*following{}, said: map[any]string{},
 	}
 }
 
-// run looks for the resources until all are found, keeps streams running until the
-// context ends, and waits for them to end.
+// run follows what is served, as it comes and goes, until the context ends, and waits
+// for all streams to end.
 func (d *director) run(ctx context.Context) {
 	defer d.streams.Wait()
 	for _, name := range d.Namespaces.exact() {
@@ -57,59 +61,118 @@ func (d *director) run(ctx context.Context) {
 	if d.Namespaces.dynamic() {
 		d.followNamespaces(ctx)
 	}
-	pending := d.Handlers
-	for {
-		if pending = d.resolve(ctx, pending); len(pending) == 0 {
-			<-ctx.Done()
-			return
+	if d.crds {
+		d.followCRDs(ctx)
+	}
+	d.look(ctx)
+	for ctx.Err() == nil {
+		d.await(ctx)
+		d.heed()
+		d.look(ctx)
+	}
+}
+
+// revise brings what is followed in line with what is served.
+func (d *director) revise(ctx context.Context) {
+	served := d.served()
+	for _, k := range slices.Clone(d.kinds) {
+		d.reconsider(k, served)
+	}
+	clear(d.renewed)
+	assignments, unresolved := d.assign(served)
+	d.unresolved = unresolved
+	for _, a := range assignments {
+		i := slices.IndexFunc(d.kinds, func(k *kind) bool { return k.resource.GVR == a.resource.GVR })
+		if i < 0 {
+			if len(a.handlers) > 0 {
+				d.reader.followed[a.resource.GVR.GroupVersion()] = true
+				k, err := newKind(d.Engine, a.resource, a.handlers)
+				if err != nil {
+					d.once(slog.LevelError, "resource cannot be handled", "resource", resourceName(a.resource.GVR), "error", err)
+					continue
+				}
+				d.startKind(ctx, k)
+			}
+			continue
 		}
-		wait := time.NewTimer(d.settings.DiscoveryInterval)
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return
-		case <-wait.C:
+		for _, h := range a.handlers {
+			if !slices.Contains(d.kinds[i].handlers, h) {
+				d.once(slog.LevelWarn, "resource is followed already, one more handler for it is called only after a restart",
+					"resource", resourceName(a.resource.GVR), "handler", h.ID, "source", h.Source)
+			}
 		}
 	}
 }
 
-// resolve starts the kinds that are served, and returns the handlers whose are not.
-func (d *director) resolve(ctx context.Context, handlers []*registry.Handler) (pending []*registry.Handler) {
-	found := map[registry.Selector]*Resource{}
-	byResource := map[schema.GroupVersionResource][]*registry.Handler{}
-	resources := map[schema.GroupVersionResource]Resource{}
-	var order []schema.GroupVersionResource
-	for _, h := range handlers {
-		resource, known := found[h.Selector]
-		if !known {
-			var err error
-			if resource, err = find(d.Discovery, h.Selector); err != nil {
-				d.once("resource is not found, its handlers wait", "resource", h.Selector.String(), "handler", h.ID, "source", h.Source, "error", err)
-			} else if resource == nil {
-				d.once("resource is not served by the cluster, its handlers wait until it is",
-					"resource", h.Selector.String(), "handler", h.ID, "source", h.Source)
-			}
-			found[h.Selector] = resource
+// reconsider ends a kind that is not served any more. Discovery may fail to mention
+// a resource for a moment, such as while an API server starts, so that one look is not
+// believed, unless its CustomResourceDefinition is gone.
+func (d *director) reconsider(k *kind, served []registry.APIResource) {
+	gvr := k.resource.GVR
+	renewed := d.renewed[gvr.GroupResource()]
+	elsewhere := false // in another version
+	for _, r := range served {
+		switch is := resourceOf(r); {
+		case is.GVR == gvr && !renewed:
+			k.absent = time.Time{}
+			return
+		case is == k.resource: // its successor is just like it
+			k.absent = time.Time{}
+			d.relist(k)
+			return
+		case is.GVR.GroupResource() == gvr.GroupResource():
+			elsewhere = true
 		}
-		if resource == nil {
-			pending = append(pending, h)
-			continue
-		}
-		if byResource[resource.GVR] == nil {
-			order = append(order, resource.GVR)
-			resources[resource.GVR] = *resource
-		}
-		byResource[resource.GVR] = append(byResource[resource.GVR], h)
 	}
-	for _, gvr := range order {
-		k, err := newKind(d.Engine, resources[gvr], byResource[gvr])
-		if err != nil {
-			d.once("resource is not handled", "resource", resourceName(gvr), "error", err)
-			continue
-		}
-		d.startKind(ctx, k)
+	if k.absent.IsZero() {
+		k.absent = time.Now()
 	}
-	return pending
+	if left := secondLook - time.Since(k.absent); left > 0 && !renewed && !d.withdrawn[gvr.GroupResource()] {
+		d.lookAgain(gvr.Group, left)
+		return
+	}
+	d.log.Info("resource is not served any more", "resource", resourceName(gvr), "version", gvr.Version)
+	d.endKind(k, renewed || !elsewhere)
+}
+
+// relist has the streams of a kind begin anew at once, for a stream that found
+// nothing there may wait for some time before it tries again. It knows which objects
+// there were, and tells of those that are gone.
+func (d *director) relist(k *kind) {
+	d.log.Info("resource was taken away and created anew", "resource", resourceName(k.resource.GVR))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.following {
+		if f.kind == k {
+			f.restart()
+		}
+	}
+}
+
+// endKind ends the streams of a kind. If its resource is gone, so are its objects,
+// though the end of the streams may have come before the news of it; else they live on
+// in another version.
+func (d *director) endKind(k *kind, gone bool) {
+	var ended []chan struct{}
+	d.mu.Lock()
+	d.kinds = slices.DeleteFunc(d.kinds, func(other *kind) bool { return other == k })
+	for key, f := range d.following {
+		if f.kind == k {
+			f.cancel()
+			delete(d.following, key)
+			ended = append(ended, f.ended)
+		}
+	}
+	d.mu.Unlock()
+	for _, end := range ended {
+		<-end
+	}
+	if gone {
+		k.mu.Lock()
+		objects := slices.Collect(maps.Values(k.objects))
+		k.mu.Unlock()
+		k.bury(objects)
+	}
 }
 
 func (d *director) startKind(ctx context.Context, k *kind) {
@@ -132,17 +195,24 @@ func (d *director) follow(ctx context.Context, k *kind, namespace string) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	d.following[key] = following{kind: k, cancel: cancel, ended: ended}
+	f := &following{kind: k, cancel: cancel, restart: func() {}, ended: make(chan struct{})}
+	d.following[key] = f
 	s := stream.New(stream.Options{
-		Client: d.client, GVR: k.resource.GVR, GVK: k.resource.GVK, Namespace: namespace,
+		Client: k.client, GVR: k.resource.GVR, GVK: k.resource.GVK, Namespace: namespace,
 		OnEvent: k.handle,
 		OnError: func(f stream.Failure) { d.failed(k, f) },
 		Logger:  d.log,
 	})
 	d.streams.Go(func() {
-		defer close(ended)
-		s.Run(ctx)
+		defer close(f.ended)
+		for ctx.Err() == nil {
+			run, restart := context.WithCancel(ctx)
+			d.mu.Lock()
+			f.restart = restart
+			d.mu.Unlock()
+			s.Run(run)
+			restart()
+		}
 	})
 	d.streams.Go(func() {
 		select {
@@ -162,31 +232,19 @@ func (d *director) failed(k *kind, f stream.Failure) {
 	switch f.Reason {
 	case stream.Forbidden:
 		ids := make([]string, 0, 1)
-		for _, h := range append(slices.Clone(k.eventHandlers), k.changeHandlers...) {
+		for _, h := range k.handlers {
 			ids = append(ids, h.ID)
 		}
-		d.once("permission is missing, nothing of this resource is handled: grant the verb",
+		d.once(slog.LevelError, "permission is missing, nothing of this resource is handled: grant the verb",
 			"verb", f.Verb, "resource", resourceName(k.resource.GVR), "handlers", strings.Join(ids, ","), "error", f.Err)
 	case stream.Unauthorized:
-		d.once("credentials are not accepted", "verb", f.Verb, "resource", resourceName(k.resource.GVR), "error", f.Err)
+		d.once(slog.LevelError, "credentials are not accepted", "verb", f.Verb, "resource", resourceName(k.resource.GVR), "error", f.Err)
 	case stream.NotServed:
-		d.once("resource is not served any more, its handlers wait until it is", "resource", resourceName(k.resource.GVR))
+		d.notServed(k)
 	case stream.Unreadable:
 		k.log.Error("object is not readable and left out", "error", f.Error())
 	default:
 		k.log.Debug("stream was interrupted, it goes on", "reason", f.Reason, "verb", f.Verb, "error", f.Err)
-	}
-}
-
-// once logs an error that would otherwise be repeated with every attempt.
-func (d *director) once(message string, attrs ...any) {
-	key := fmt.Sprint(append([]any{message}, attrs...)...)
-	d.mu.Lock()
-	known := d.said[key]
-	d.said[key] = true
-	d.mu.Unlock()
-	if !known {
-		d.log.Error(message, attrs...)
 	}
 }
 
@@ -208,7 +266,7 @@ func (d *director) followNamespaces(ctx context.Context) {
 		},
 		OnError: func(f stream.Failure) {
 			if f.Reason == stream.Forbidden {
-				d.once("permission is missing, patterns of namespaces match nothing: grant the verb, or give exact names",
+				d.once(slog.LevelError, "permission is missing, patterns of namespaces match nothing: grant the verb, or give exact names",
 					"verb", f.Verb, "resource", "namespaces", "error", f.Err)
 			}
 		},
@@ -245,11 +303,7 @@ func (d *director) abandon(namespace string) {
 		objects := f.kind.in(namespace) // not those of a namespace that is created anew meanwhile
 		d.streams.Go(func() {
 			<-f.ended
-			for _, o := range objects {
-				if f.kind.knows(o) { // else the stream has told of it before its end
-					o.offer(stream.Event{Type: stream.Deleted, Missed: true, Body: o.identity()})
-				}
-			}
+			f.kind.bury(objects)
 		})
 	}
 }

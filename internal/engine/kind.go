@@ -3,6 +3,7 @@ package engine
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +27,12 @@ type Resource struct {
 type kind struct {
 	engine   *Engine
 	resource Resource
+	client   *stream.Client // reads no more of objects than handlers want
 	log      *slog.Logger
+	absent   time.Time // since when discovery does not have it; zero: it has
+	missing  int       // how often the API server said that there is none
 
+	handlers         []*registry.Handler // all, in order of registration
 	eventHandlers    []*registry.Handler
 	changeHandlers   []*registry.Handler
 	optionalHandlers []*registry.Handler // of changeHandlers: delete handlers that hold nothing
@@ -46,9 +51,12 @@ type kind struct {
 
 func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error) {
 	k := &kind{
-		engine: e, resource: r, log: e.log.With("resource", resourceName(r.GVR)),
+		engine: e, resource: r, client: e.client, handlers: handlers, log: e.log.With("resource", resourceName(r.GVR)),
 		keys: map[*registry.Handler]*state.Keys{}, objects: map[types.UID]*object{},
 		complaints: map[types.UID]string{}, pruned: map[string]bool{}, simpleHolds: true,
+	}
+	if metadataOnly(handlers) {
+		k.client = e.client.MetadataOnly(r.GVK)
 	}
 	kept := e.State
 	kept.Secret = r.GVR.Group == "" && r.GVR.Resource == "secrets"
@@ -122,6 +130,16 @@ func (k *kind) knows(o *object) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.objects[o.uid] == o && !o.gone
+}
+
+// bury tells of objects that they are gone, as far as the kind's streams, which have
+// ended, have not.
+func (k *kind) bury(objects []*object) {
+	for _, o := range objects {
+		if k.knows(o) {
+			o.offer(stream.Event{Type: stream.Deleted, Missed: true, Body: o.identity()})
+		}
+	}
 }
 
 // forget ends the record of an object that is gone.

@@ -251,7 +251,7 @@ func (o *object) step(b *body.Body, gone bool) (verdict, error) {
 			return verdict{}, nil
 		}
 	} else if refresh {
-		fresh, err := e.client.Get(e.writing, o.kind.resource.GVR, o.namespace, o.name)
+		fresh, err := o.kind.client.Get(e.writing, o.kind.resource.GVR, o.namespace, o.name)
 		if apierrors.IsNotFound(err) {
 			return verdict{}, nil // its deletion event is on the way
 		}

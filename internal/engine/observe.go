@@ -111,7 +111,7 @@ func (w *writer) amend(change patching.Change) (wait time.Duration, err error) {
 		if !apierrors.IsConflict(err) {
 			return 0, err
 		}
-		fresh, err := o.kind.engine.client.Get(o.kind.engine.writing, o.kind.resource.GVR, o.namespace, o.name)
+		fresh, err := o.kind.client.Get(o.kind.engine.writing, o.kind.resource.GVR, o.namespace, o.name)
 		if err != nil {
 			return 0, err
 		}

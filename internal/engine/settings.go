@@ -17,6 +17,7 @@ type Settings struct {
 	ExitTimeout        time.Duration
 	MaxCycles          int
 	DiscoveryInterval  time.Duration
+	DiscoverOnce       bool
 	LoopLimit          int
 	LoopWindow         time.Duration
 	// Lifecycle picks the ids of those that are called; nil: all.

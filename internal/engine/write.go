@@ -107,7 +107,7 @@ func (c *cycle) write(change patching.Change) (verdict, error) {
 func (e *Engine) patch(r Resource, o *object, patch []byte, subresource ...string) (*body.Body, error) {
 	ctx, cancel := context.WithTimeout(e.writing, e.settings.RequestTimeout)
 	defer cancel()
-	b, err := e.client.Patch(ctx, r.GVR, o.namespace, o.name, types.MergePatchType, patch, subresource...)
+	b, err := o.kind.client.Patch(ctx, r.GVR, o.namespace, o.name, types.MergePatchType, patch, subresource...)
 	switch {
 	case err == nil:
 		return b, nil

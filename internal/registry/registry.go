@@ -46,10 +46,14 @@ func (r *Registry) Add(h *Handler, mistakes ...error) {
 // called for the same reason (CHG-5, CHG-6), unless they are one function, which is
 // called once then (CHG-4, HID-5).
 func (h *Handler) collides(other *Handler) bool {
-	if h.ID != other.ID || h.Type != other.Type || h.Selector != other.Selector {
-		return false
-	}
-	return h.Kind == other.Kind || h.Func != other.Func && (h.joins(other) || other.joins(h))
+	return h.Type == other.Type && h.Selector == other.Selector && h.Clashes(other)
+}
+
+// Clashes is the part of that which holds on one resource, whatever the selectors:
+// different ones can turn out to mean the same.
+func (h *Handler) Clashes(other *Handler) bool {
+	return h.ID == other.ID &&
+		(h.Kind == other.Kind || h.Func != other.Func && (h.joins(other) || other.joins(h)))
 }
 
 // joins tells whether h may be called together with a handler of another kind.

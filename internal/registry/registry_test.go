@@ -7,23 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-func TestSelector(t *testing.T) {
-	if s := (Selector{}); !s.Empty() {
-		t.Error("the zero selector is not empty")
-	}
-	for want, s := range map[string]Selector{
-		"pods.v1":                  {schema.GroupVersion{Version: "v1"}, "pods"},
-		"databases.v1.example.com": {schema.GroupVersion{Group: "example.com", Version: "v1"}, "databases"},
-	} {
-		if s.Empty() || s.String() != want {
-			t.Errorf("got %s, want %s", s, want)
-		}
-	}
-}
 
 func handler(kind Kind, id string) *Handler {
 	return &Handler{Kind: kind, ID: id, Type: reflect.TypeFor[*testing.T](), Source: "a/b.go:1"}
