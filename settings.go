@@ -3,6 +3,7 @@ package kopf
 import (
 	"cmp"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kopf-go/kopf/internal/engine"
@@ -122,7 +123,22 @@ func (s Settings) engine() engine.Settings {
 		RequestTimeout:     s.Networking.RequestTimeout,
 		DiscoveryInterval:  s.Scanning.Interval,
 		DiscoverOnce:       s.Scanning.Disabled,
+		StateInBody:        s.Persistence.inBody(),
 	}
+}
+
+// inBody tells whether a storage that was chosen reads more of objects than their
+// metadata. The default one does too, but only for what operators with other settings
+// left there.
+func (s PersistenceSettings) inBody() bool {
+	var paths [][]string
+	if s.ProgressStorage != nil {
+		paths = append(paths, s.ProgressStorage.Own().Paths...)
+	}
+	if s.DiffBaseStorage != nil {
+		paths = append(paths, s.DiffBaseStorage.Own().Paths...)
+	}
+	return slices.ContainsFunc(paths, func(path []string) bool { return len(path) > 0 && path[0] != "metadata" })
 }
 
 // state says what the operator of this name keeps on objects. It reports mistakes in

@@ -55,9 +55,6 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 		keys: map[*registry.Handler]*state.Keys{}, objects: map[types.UID]*object{},
 		complaints: map[types.UID]string{}, pruned: map[string]bool{}, simpleHolds: true,
 	}
-	if metadataOnly(handlers) {
-		k.client = e.client.MetadataOnly(r.GVK)
-	}
 	kept := e.State
 	kept.Secret = r.GVR.Group == "" && r.GVR.Resource == "secrets"
 	for _, h := range handlers {
@@ -87,6 +84,9 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 		case h.Kind == registry.Delete && (h.When != nil || len(h.Field) > 0):
 			k.simpleHolds = false
 		}
+	}
+	if metadataOnly(handlers) && (len(k.changeHandlers) == 0 || !e.settings.StateInBody) {
+		k.client = e.client.MetadataOnly(r.GVK)
 	}
 	return k, nil
 }

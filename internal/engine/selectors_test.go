@@ -13,6 +13,7 @@ import (
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/internal/simulated"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/storage"
 )
 
 type anything = *unstructured.Unstructured
@@ -343,6 +344,40 @@ func TestMetadataOnly(t *testing.T) {
 		}
 		w.quiet(time.Hour)
 	})
+}
+
+// A storage that keeps state outside of the metadata has to see it.
+func TestMetadataAndStateInBody(t *testing.T) {
+	for name, keep := range map[string]func(*kopf.PersistenceSettings){
+		"progress": func(s *kopf.PersistenceSettings) { s.ProgressStorage = storage.StatusProgress(storage.StatusOptions{}) },
+		"last handled": func(s *kopf.PersistenceSettings) {
+			s.DiffBaseStorage = storage.StatusLastHandled(storage.StatusLastHandledOptions{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scenario(t, func(w *world) {
+				keep(&w.settings.Persistence)
+				w.create("w1", 1)
+				w.start(func(h handlers) {
+					on.Create(func(_ context.Context, c *kopf.Change[*metav1.PartialObjectMetadata]) error {
+						w.note(fmt.Sprint("create ", c.Object.Name, " #", c.Retry))
+						if c.Retry == 0 {
+							return kopf.Retry(time.Second, errFlop)
+						}
+						return nil
+					}, on.ID("c"), on.In(h.r), forWidgets)
+				})
+				w.sleep(time.Hour)
+				w.expect("create w1 #0", "create w1 #1")
+				w.quiet(time.Hour)
+				for _, r := range w.server.Requests(simulated.On{Resource: "widgets*"}) {
+					if strings.Contains(r.Accept, "PartialObjectMetadata") {
+						t.Fatalf("%s asks for %s", r.Verb, r.Accept)
+					}
+				}
+			})
+		})
+	}
 }
 
 // If one handler wants the whole object, it is read whole; the others get metadata.

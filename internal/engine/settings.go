@@ -18,6 +18,7 @@ type Settings struct {
 	MaxCycles          int
 	DiscoveryInterval  time.Duration
 	DiscoverOnce       bool
+	StateInBody        bool // state is kept elsewhere than in the objects' metadata
 	LoopLimit          int
 	LoopWindow         time.Duration
 	// Lifecycle picks the ids of those that are called; nil: all.
