@@ -42,7 +42,7 @@ lint:
 contract:
 	@if [ -d ../shared/contract ]; then \
 		trap 'rm -rf internal/contract' EXIT; \
-		mkdir -p internal/contract && cp ../shared/contract/core.go internal/contract/ && \
+		mkdir -p internal/contract && cp ../shared/contract/core.go ../shared/contract/changes.go internal/contract/ && \
 		$(GO) vet -tags contract ./internal/contract && echo "contract holds"; \
 	else echo "no contract here to check"; fi
 

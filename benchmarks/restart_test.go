@@ -53,7 +53,11 @@ func checkHandled(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	same, known, err := state.Handled(b, state.Default(), nil)
+	store, err := state.NewStore(state.Config{Naming: state.Default()})
+	if err != nil {
+		return err
+	}
+	same, known, err := store.Handled(b)
 	if err == nil && !(same && known) {
 		err = fmt.Errorf("fixture is not handled: %s", raw)
 	}

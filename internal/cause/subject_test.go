@@ -28,7 +28,11 @@ func parse(t *testing.T, raw string) *body.Body {
 
 func essence(t *testing.T, raw string, extra ...[]string) *state.Essence {
 	t.Helper()
-	return state.EssenceOf(parse(t, raw), state.Default(), extra)
+	store, err := state.NewStore(state.Config{Naming: state.Default(), Extra: extra})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Essence(parse(t, raw))
 }
 
 func criterion(t *testing.T, v any) filters.Criterion {

@@ -58,8 +58,6 @@ type bookkeeping struct{ uid, seenPrefix, seenSuffix string }
 type Keys struct {
 	// ID is the raw handler id, as it is used in results and subrefs.
 	ID string
-
-	legacy *Store
 }
 
 // NewStore makes a store. It fails if the storages get in each other's way.
