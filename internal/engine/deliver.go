@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,6 +89,9 @@ func refused(err error) bool {
 	var status apierrors.APIStatus
 	if err == nil || errors.Is(err, errGone) || !errors.As(err, &status) {
 		return false
+	}
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource") {
+		return false // the operator's permission is missing, which is no handler's fault
 	}
 	switch code := status.Status().Code; code {
 	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
