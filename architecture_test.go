@@ -29,8 +29,9 @@ var arrows = map[string][]string{
 	"internal/body":            {},
 	"internal/logging":         {},
 	"internal/metrics":         {},
-	"internal/cluster":         {}, // for tests
-	"internal/simulated":       {}, // for tests
+	"internal/cluster":         {},                     // for tests
+	"internal/simulated":       {},                     // for tests
+	"internal/faulty":          {"internal/simulated"}, // for tests
 	"examples/quickstart":      {"", "on"},
 	"examples/quickstart/demo": {},
 }
@@ -40,7 +41,7 @@ var unwanted = []string{
 	"github.com/onsi/ginkgo", "github.com/onsi/gomega", "github.com/stretchr/testify", "go.uber.org/goleak",
 	"k8s.io/kubernetes", "sigs.k8s.io/controller-runtime/pkg/envtest",
 	"github.com/kopf-go/kopf/kopftest", "github.com/kopf-go/kopf/devcluster",
-	"github.com/kopf-go/kopf/internal/cluster", "github.com/kopf-go/kopf/internal/simulated",
+	"github.com/kopf-go/kopf/internal/cluster", "github.com/kopf-go/kopf/internal/simulated", "github.com/kopf-go/kopf/internal/faulty",
 }
 
 // Leaf packages know nothing of Kubernetes clients.

@@ -22,6 +22,8 @@ type Settings struct {
 	Persistence PersistenceSettings
 	// Networking is about requests.
 	Networking NetworkingSettings
+	// Watching is how changes are noticed.
+	Watching WatchingSettings
 	// Scanning is how resources are found.
 	Scanning ScanningSettings
 }
@@ -94,6 +96,17 @@ type NetworkingSettings struct {
 	RequestTimeout time.Duration
 }
 
+// WatchingSettings say how changes are noticed.
+type WatchingSettings struct {
+	// InactivityTimeout is for how long nothing, not even a bookmark, may come over
+	// a watch until its connection is taken for dead, and the watch is opened anew
+	// from the last seen version; nothing is missed by that. It limits each list
+	// request, too. The API server sends a bookmark about once a minute, the first
+	// one after two: with less than 3 minutes, quiet resources are watched anew again
+	// and again. Default: 3 minutes.
+	InactivityTimeout time.Duration
+}
+
 // ScanningSettings say how resources are found: by looking at what the API serves,
 // and at CustomResourceDefinitions, so that resources that come or go are noticed
 // without a restart.
@@ -121,6 +134,7 @@ func (s Settings) engine() engine.Settings {
 		LoopLimit:          s.Queueing.LoopLimit,
 		LoopWindow:         s.Queueing.LoopWindow,
 		RequestTimeout:     s.Networking.RequestTimeout,
+		InactivityTimeout:  s.Watching.InactivityTimeout,
 		DiscoveryInterval:  s.Scanning.Interval,
 		DiscoverOnce:       s.Scanning.Disabled,
 		StateInBody:        s.Persistence.inBody(),

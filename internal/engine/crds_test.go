@@ -65,7 +65,7 @@ func TestCRDIsCreatedAnew_X18_OBS8(t *testing.T) {
 				w.put(again, "g1")
 				release()
 				w.sleep(2 * time.Second)
-				w.expectAnyTime("w DELETED Gadget.v1.a.example g1", "w ADDED Gadget.v1.a.example g1")
+				w.expectSet("w DELETED Gadget.v1.a.example g1", "w ADDED Gadget.v1.a.example g1") // two objects, two lanes
 				w.mark()
 				w.put(again, "g2")
 				w.settle()

@@ -201,6 +201,7 @@ func (d *director) follow(ctx context.Context, k *kind, namespace string) {
 		Client: k.client, GVR: k.resource.GVR, GVK: k.resource.GVK, Namespace: namespace,
 		OnEvent: k.handle,
 		OnError: func(f stream.Failure) { d.failed(k, f) },
+		Silence: d.settings.InactivityTimeout,
 		Logger:  d.log,
 	})
 	d.streams.Go(func() {
@@ -253,7 +254,7 @@ func (d *director) failed(k *kind, f stream.Failure) {
 func (d *director) followNamespaces(ctx context.Context) {
 	s := stream.New(stream.Options{
 		Client: d.client, GVR: corev1.SchemeGroupVersion.WithResource("namespaces"),
-		GVK: corev1.SchemeGroupVersion.WithKind("Namespace"), Logger: d.log,
+		GVK: corev1.SchemeGroupVersion.WithKind("Namespace"), Logger: d.log, Silence: d.settings.InactivityTimeout,
 		OnEvent: func(event stream.Event) {
 			name := event.Body.Name
 			switch {

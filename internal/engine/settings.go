@@ -17,6 +17,7 @@ type Settings struct {
 	ExitTimeout        time.Duration
 	MaxCycles          int
 	DiscoveryInterval  time.Duration
+	InactivityTimeout  time.Duration // zero: the default of the stream
 	DiscoverOnce       bool
 	StateInBody        bool // state is kept elsewhere than in the objects' metadata
 	LoopLimit          int
