@@ -87,6 +87,12 @@ func newWorld(ctx context.Context, name string, status bool) *world {
 	group, err := k8s.Install(ctx, name, status)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) { Expect(k8s.Uninstall(ctx, group)).To(Succeed()) })
+	return worldOf(ctx, name, group)
+}
+
+// worldOf is a namespace of its own for one spec, in a group that exists.
+func worldOf(ctx context.Context, name, group string) *world {
+	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"}}
 	Expect(k8s.Client.Create(ctx, namespace)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(k8s.Client.Delete(ctx, namespace)).To(Succeed()) })

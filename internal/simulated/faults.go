@@ -202,6 +202,9 @@ func (f *Fault) answer() *http.Response {
 	if status.Message == "" {
 		status.Message = fmt.Sprintf("simulated failure %d", f.Code)
 	}
+	if f.RetryAfter > 0 { // the API server says it twice, and client-go reads this
+		status.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(f.RetryAfter.Seconds())}
+	}
 	response := answer(f.Code, status)
 	if f.RetryAfter > 0 {
 		response.Header.Set("Retry-After", strconv.Itoa(int(f.RetryAfter.Seconds())))
