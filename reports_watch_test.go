@@ -149,7 +149,7 @@ var _ = Describe("reports on watches and lost events", func() {
 	})
 
 	It("B06 handles the last one of a burst of edits, whatever the pauses in between", func(ctx SpecContext) {
-		const edits = 200
+		const edits = 100
 		seed := uint64(time.Now().UnixNano())
 		AddReportEntry("seed", seed)
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -204,7 +204,8 @@ func (w *world) quiet(ctx context.Context, during time.Duration) {
 
 // operator is a running operator.
 type operator struct {
-	stop func() // and wait
+	cancel context.CancelFunc
+	stop   func() // and wait
 }
 
 // start runs an operator with the world's handlers until the spec ends. No
@@ -223,7 +224,7 @@ func (w *world) start(options ...func(*kopf.Options)) *operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- op.Run(ctx) }()
-	running := &operator{stop: sync.OnceFunc(func() {
+	running := &operator{cancel: cancel, stop: sync.OnceFunc(func() {
 		cancel()
 		var err error
 		Eventually(done).Should(Receive(&err))
