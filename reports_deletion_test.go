@@ -35,7 +35,6 @@ var _ = Describe("reports on finalizers and deletion", func() {
 		w.start(through(proxy), noErrors)
 		w.create(ctx, "w1", 1)
 		Eventually(w.finalizers(ctx, "w1")).Should(ConsistOf(ourFinalizer))
-		w.quiet(ctx, time.Second)
 		proxy.Before(widgetPatches, func(r request) *fault {
 			if bytes.Contains(r.Body, []byte(`"finalizers"`)) {
 				c.add("finalizers are written")
@@ -74,7 +73,6 @@ var _ = Describe("reports on finalizers and deletion", func() {
 		w.create(ctx, "w1", 1)
 		Eventually(w.finalizers(ctx, "w1")).Should(ConsistOf(ourFinalizer))
 		w.patch(ctx, "w1", `{"metadata":{"finalizers":["x.test/a","x.test/b","`+ourFinalizer+`"]}}`)
-		w.quiet(ctx, time.Second)
 		somebodyQuicker(ctx, w, proxy, "w1", `[{"op":"test","path":"/metadata/finalizers/0","value":"x.test/a"},{"op":"remove","path":"/metadata/finalizers/0"}]`)
 		w.remove(ctx, "w1")
 		Eventually(w.finalizers(ctx, "w1")).Should(Equal([]string{"x.test/b"}))
@@ -86,7 +84,6 @@ var _ = Describe("reports on finalizers and deletion", func() {
 		// The same with the finalizer of the garbage collector, which the test plays.
 		w.create(ctx, "orphaning", 1)
 		Eventually(w.finalizers(ctx, "orphaning")).Should(ConsistOf(ourFinalizer))
-		w.quiet(ctx, time.Second)
 		somebodyQuicker(ctx, w, proxy, "orphaning", `[{"op":"test","path":"/metadata/finalizers","value":["`+ourFinalizer+`","orphan"]},{"op":"remove","path":"/metadata/finalizers/1"}]`)
 		Expect(w.client.Delete(ctx, w.widget("orphaning", 0), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 		Eventually(w.isGone(ctx, "orphaning")).Should(BeTrue())

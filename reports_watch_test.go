@@ -92,7 +92,7 @@ var _ = Describe("reports on watches and lost events", func() {
 		}, w.in, on.ID("other"))
 		var refused atomic.Int32
 		proxy.Before(widgetWatches, func(request) *fault {
-			if refused.Add(1) > 3 && c.of("create g1")() > 0 {
+			if refused.Add(1) > 2 && c.of("create g1")() > 0 {
 				return nil
 			}
 			return &fault{Code: http.StatusTooManyRequests, RetryAfter: time.Second}
@@ -105,7 +105,7 @@ var _ = Describe("reports on watches and lost events", func() {
 		w.create(ctx, "w1", 1)
 		Eventually(w.handled(ctx, "w1")).Should(BeEquivalentTo(1))
 		attempts := proxy.Requests(widgetWatches)
-		Expect(len(attempts)).To(BeNumerically(">=", 4))
+		Expect(len(attempts)).To(BeNumerically(">=", 3))
 		for i, r := range attempts[1:] {
 			Expect(r.At.Sub(attempts[i].At)).To(BeNumerically(">=", time.Second), "attempt %d", i+2)
 		}
@@ -185,8 +185,8 @@ var _ = Describe("reports on watches and lost events", func() {
 		})).To(BeTrue(), "%v", recorded)
 	})
 
-	// That it bites: without the comparison of versions in the engine's object.admit,
-	// creation runs again for the stale events that come after its own writes.
+	// That it bites: without the comparison of versions in object.admit of the engine,
+	// creation ran two more times here.
 	It("B13 does not run a handler twice when a foreign write echoes before our own", func(ctx SpecContext) {
 		w, proxy, c := reported(ctx, "echo"), newProxy(), &calls{}
 		proxy.Latency(widgetWatches, time.Second)
@@ -312,7 +312,7 @@ var _ = Describe("reports on watches and lost events", func() {
 		Consistently(c.of("update w1 2 -> 3"), 300*time.Millisecond).Should(BeZero())
 		Eventually(w.handled(ctx, "w1")).Should(BeEquivalentTo(3))
 		Eventually(c.of("resume w2")).Should(Equal(1))
-		w.quiet(ctx, 2*time.Second)
+		w.quiet(ctx, time.Second)
 		Expect(c.all()).To(Equal(map[string]int{
 			"create w1": 1, "create w2": 1, "update w1 1 -> 2": 1, "update w1 2 -> 3": 1, "resume w1": 1, "resume w2": 1,
 		}))
