@@ -220,12 +220,6 @@ func (m *moments) add() int {
 	return len(m.when)
 }
 
-func (m *moments) count() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.when)
-}
-
 // gaps are the pauses in between.
 func (m *moments) gaps() (gaps []time.Duration) {
 	m.mu.Lock()

@@ -173,7 +173,7 @@ func TestFaults(t *testing.T) {
 				t.Error(err)
 			case response.StatusCode != c.code:
 				t.Error(response.StatusCode, body)
-			case c.fault != nil && c.fault.RetryAfter > 0 && (response.Header.Get("Retry-After") != "2" || !strings.Contains(body, `"kind":"Status"`)):
+			case c.fault != nil && c.fault.RetryAfter > 0 && (response.Header.Get("Retry-After") != "2" || !strings.Contains(body, `"retryAfterSeconds":2`)):
 				t.Error(response.Header, body)
 			}
 			if got := e.served.Load() - before; got != c.served {
