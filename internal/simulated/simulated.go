@@ -95,6 +95,7 @@ type Server struct {
 // change is an entry of the history that watches follow.
 type change struct {
 	version int64
+	written time.Time
 	at      time.Time // when watches get to know
 	in      *Collection
 	kind    string // ADDED, MODIFIED, DELETED
@@ -151,7 +152,8 @@ func (s *Server) identity() string {
 
 // tell adds to the history. The caller holds the lock.
 func (s *Server) tell(c change) {
-	c.at = time.Now().Add(s.delay)
+	c.written = time.Now()
+	c.at = c.written.Add(s.delay)
 	s.history = append(s.history, c)
 	s.look()
 }
