@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"hash/fnv"
 	oldrand "math/rand"
@@ -20,10 +21,10 @@ import (
 	"github.com/kopf-go/kopf/on"
 )
 
-const (
-	steps   = 3000
-	objects = 20
-)
+const objects = 20
+
+// steps are for each seed. The race detector makes them some five times as costly.
+var steps = flag.Int("steps", defaultSteps, "how many steps the model's property test makes for each seed")
 
 // B06: whatever happens to 20 objects, handlers are shown what a model says that they
 // must see. Objects are edited, taken in and out of scope, deleted and re-created,
@@ -81,7 +82,6 @@ type play struct {
 	handlers []*spec
 
 	op      *operator
-	edits   int
 	exports map[string]widgetObj // manifests that carry our annotations
 	mu      sync.Mutex
 	eager   map[string]bool // names that are created anew as soon as they are free
@@ -89,7 +89,7 @@ type play struct {
 }
 
 func newPlay(w *world, seed uint64) *play {
-	w.Logf("repeat it with: go test ./internal/engine -run TestHandlersSeeWhatHappened -args -seed %d", seed)
+	w.Logf("repeat it with: go test ./internal/engine -run TestHandlersSeeWhatHappened -args -seed %d -steps %d", seed, *steps)
 	return &play{
 		world: w, model: newModel(w), luck: &luck{seed: seed, asked: map[string]int{}},
 		dice: rand.New(rand.NewPCG(seed, 1)), exports: map[string]widgetObj{}, eager: map[string]bool{},
@@ -226,7 +226,7 @@ func (p *play) run() {
 	p.handlers = []*spec{createA, createB, updateA, updateB, limited, gold, colored, sized, deleted, farewell, resumed}
 	p.faults()
 	p.start()
-	for range steps {
+	for range *steps {
 		p.step(fmt.Sprintf("w%02d", 1+p.dice.IntN(objects)))
 		if p.chance(2) {
 			p.disturb()

@@ -19,7 +19,8 @@ import (
 const (
 	// strict has handlers that had finished be told of later changes even if the
 	// operator was restarted in the middle of the change-set. Without it they may count
-	// as up to date then, as in Kopf (PRG-7).
+	// as up to date then, as in Kopf (PRG-7), and a resume handler that had finished
+	// within it is not called in the new process.
 	strict = false
 	// revertsCount has handlers that were told of a change be told, too, when it is
 	// undone before the others have finished. Without it the object then counts as
