@@ -152,10 +152,10 @@ func TestRequestsOfCreation_X01_LIF4(t *testing.T) {
 			got = append(got, keys(annotations))
 		}
 		want := []string{
-			"",            // the finalizer
-			"",            // the result
-			"c1 c2 seen-", // the progress, and what c1 has seen
-			"c1 c2 last-handled-configuration last-handled-uid seen-",
+			"",                             // the finalizer
+			"",                             // the result
+			"c1 c2 last-handled-uid seen-", // the progress, and what c1 has seen
+			"c1 c2 last-handled-configuration seen-",
 		}
 		for i := range got {
 			got[i] = regexp.MustCompile(`seen-[0-9a-f]+`).ReplaceAllString(got[i], "seen-")
@@ -335,7 +335,7 @@ func TestRetryWithoutPause_T099_SLP3_OUT8(t *testing.T) {
 		for _, annotations := range w.written() {
 			got = append(got, keys(annotations))
 		}
-		if want := []string{"create", "create", "create last-handled-configuration last-handled-uid"}; !slices.Equal(got, want) {
+		if want := []string{"create last-handled-uid", "create", "create last-handled-configuration"}; !slices.Equal(got, want) {
 			t.Errorf("written is %q", got)
 		}
 	})

@@ -17,13 +17,14 @@ import (
 // cycle is one look of the change lane at one body: which cause, which handlers,
 // and what to write. It keeps nothing; what it could not write is its leftover.
 type cycle struct {
-	object *object
-	kind   *kind
-	body   *body.Body
-	gone   bool // the object is no more: nothing can be written
-	now    time.Time
-	carry  *carry // of the cycle before
-	seen   seen
+	object  *object
+	kind    *kind
+	body    *body.Body
+	gone    bool // the object is no more: nothing can be written
+	now     time.Time
+	carry   *carry // of the cycle before
+	seen    seen
+	resumed map[string]bool // resume handlers that are through in this process
 
 	reason   cause.Reason
 	held     bool // our finalizer is on the object

@@ -21,22 +21,22 @@ const (
 	// operator was restarted in the middle of the change-set. Without it they may count
 	// as up to date then, as in Kopf (PRG-7), and a resume handler that had finished
 	// within it is not called in the new process.
-	strict = false
+	strict = true
 	// revertsCount has handlers that were told of a change be told, too, when it is
 	// undone before the others have finished. Without it the object then counts as
 	// never changed, and nobody is called (PRG-8).
-	revertsCount = false
+	revertsCount = true
 	// exactly has each handler be told exactly what it has not seen. Without it a handler
 	// may be told a change again, and with a field be told of one that it never saw, or
 	// miss that one is undone, if the handlers of one change-set were shown different
 	// states: what counts as handled then is what the first of them has seen.
-	exactly = false
+	exactly = true
 )
 
 // recordsBelong has records of progress belong to one UID, as what counts as handled
 // does. Without it no object is created from the manifest of one whose creation was
 // not through (B23).
-const recordsBelong = false
+const recordsBelong = true
 
 const noteName = "example.com/note"
 

@@ -49,6 +49,7 @@ type work struct {
 
 	carry     *carry // what could not be written yet
 	seen      seen
+	resumed   map[string]bool
 	failures  int  // framework errors in a row (THR-1)
 	held      bool // until the timer fires, because the object is written in circles
 	conflicts int  // in a row
@@ -57,6 +58,8 @@ type work struct {
 	// cannot be compared with theirs.
 	blindUntil time.Time
 }
+
+func newWork() *work { return &work{seen: seen{}, resumed: map[string]bool{}} }
 
 // offer takes an event of the object: the only way in from the stream. It does not
 // block.
@@ -84,7 +87,7 @@ func (o *object) offer(event stream.Event) {
 			o.initial = false
 			return
 		}
-		o.work = &work{seen: seen{}}
+		o.work = newWork()
 	}
 	o.work.latest, o.work.newer = event.Body, true
 	if o.work.failures == 0 && (!o.work.held || event.Body.Deleting()) { // else only the newest body counts when the back-off is over (THR-2)
@@ -128,7 +131,7 @@ func (o *object) vanish(event stream.Event) {
 			o.kind.forget(o)
 			return
 		}
-		o.work = &work{seen: seen{}}
+		o.work = newWork()
 	}
 	if !event.Missed {
 		o.work.latest = event.Body
@@ -266,7 +269,7 @@ func (o *object) step(b *body.Body, gone bool) (verdict, error) {
 		w.refresh = false
 		o.mu.Unlock()
 	}
-	c := &cycle{object: o, kind: o.kind, body: b, gone: gone, now: time.Now(), carry: w.carry, seen: w.seen}
+	c := &cycle{object: o, kind: o.kind, body: b, gone: gone, now: time.Now(), carry: w.carry, seen: w.seen, resumed: w.resumed}
 	c.checkpoints.cycle = c
 	v, err := c.do()
 	w.carry = c.leftover

@@ -93,6 +93,9 @@ func (c *cycle) newTask(h *registry.Handler, keys *state.Keys, records map[strin
 	if !ok || !cause.Continues(h, record.Purpose, c.reason) {
 		record = state.Record{}
 	}
+	if h.Kind == registry.Resume && record.Finished() && !c.resumed[h.ID] {
+		record = state.Record{} // it has resumed another process (CHG-5)
+	}
 	if record.Started.IsZero() {
 		record.Started = c.now
 	}
@@ -273,6 +276,9 @@ func (c *cycle) settle(t *task, o outcome.Outcome) {
 	t.record = o.Record(t.record, now)
 	if t.record.Finished() {
 		t.saw = c.essence
+		if t.handler.Kind == registry.Resume {
+			c.resumed[t.handler.ID] = true
+		}
 	}
 	c.settled++
 	c.mu.Unlock()

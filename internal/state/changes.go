@@ -150,16 +150,24 @@ func (c *Changes) patch(handled string, unseen bool) *storage.Patch {
 	if c.others {
 		s.progress.PurgeOthers(b, p, ids(c.keep)...)
 	}
+	progressing := false
 	for _, id := range c.order {
 		if r := c.records[id]; r != nil {
 			s.progress.Store(b, p, id, *r)
+			progressing = true
 		} else {
 			s.progress.Purge(b, p, id)
 		}
 	}
-	if c.disowned {
+	uid := s.names[markOf(b)].uid
+	switch {
+	case c.disowned:
 		s.lastHandled.Purge(b, p)
-		p.RemoveAnnotation(s.names[markOf(b)].uid)
+		p.RemoveAnnotation(uid)
+	case progressing && (p.Annotations() != nil || p.Tree() != nil): // they are this object's, and not one's that is made of its manifest (B23)
+		p.SetManaged(uid, string(b.UID))
+	case c.others && len(c.keep) == 0 && handled == "" && !s.isHandled(b):
+		p.RemoveAnnotation(uid)
 	}
 	c.patchSeen(p, unseen)
 	if handled != "" {

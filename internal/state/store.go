@@ -304,6 +304,12 @@ func (s *Store) storeText(b *body.Body, p *storage.Patch, text string) {
 	p.SetManaged(s.names[markOf(b)].uid, string(b.UID))
 }
 
+// isHandled tells whether there is a last-handled state, readable or not.
+func (s *Store) isHandled(b *body.Body) bool {
+	text, err := s.lastHandled.Fetch(b)
+	return err != nil || text != ""
+}
+
 // corrupt names the place of a text that can't be read.
 func (s *Store) corrupt(b *body.Body, err error) error {
 	where := "the last-handled state"

@@ -288,8 +288,8 @@ func TestPurgeOthers_PRG5_T064(t *testing.T) {
 		{"but one", func(c *Changes) { c.PurgeOthers(g) }, []string{"g"}},
 		{"but one that is nowhere", func(c *Changes) { c.PurgeOthers(h) }, nil},
 		{"and what was stored before", func(c *Changes) { c.StoreRecord(h, Record{}); c.StoreRecord(f, Record{Retries: 1}); c.PurgeOthers(g) }, []string{"g"}},
-		{"but not what is stored after", func(c *Changes) { c.PurgeOthers(g); c.StoreRecord(h, Record{}); c.StoreRecord(f, Record{}) }, []string{"f", "g", "h"}},
-		{"nor what is kept and stored", func(c *Changes) { c.StoreRecord(h, Record{}); c.PurgeOthers(h) }, []string{"h"}},
+		{"but not what is stored after", func(c *Changes) { c.PurgeOthers(g); c.StoreRecord(h, Record{}); c.StoreRecord(f, Record{}) }, []string{"f", "g", "h", "last-handled-uid"}},
+		{"nor what is kept and stored", func(c *Changes) { c.StoreRecord(h, Record{}); c.PurgeOthers(h) }, []string{"h", "last-handled-uid"}},
 		{"and what is kept and purged", func(c *Changes) { c.PurgeRecord(f); c.PurgeOthers(f, g) }, []string{"g"}},
 		{"and what is purged afterwards", func(c *Changes) { c.PurgeOthers(f, g); c.PurgeRecord(f) }, []string{"g"}},
 	} {
@@ -322,7 +322,7 @@ func TestTheDefaultEmptiesTheStatus_T066(t *testing.T) {
 	}
 	c := s.Changes(b)
 	c.StoreRecord(f, Record{Retries: 4})
-	if annotations, merge := c.Patch(); len(annotations) != 1 || merge != nil {
+	if annotations, merge := c.Patch(); len(annotations) != 2 || merge != nil {
 		t.Errorf("got %q, %v", spelled(annotations), merge)
 	}
 	c = s.Changes(b)
