@@ -400,7 +400,7 @@ func TestRevertDuringRetries_PRG8_X03(t *testing.T) {
 		w.settle()
 		w.noProgress("w1")
 		w.sleep(5 * time.Minute)
-		w.expect("good w1 #0 1→2 +0s", "bad w1 #0 1→2 +0s", "good w1 #0 2→1 +3s", "bad w1 #0 2→1 +3s")
+		w.expect("good w1 #0 1→2 +0s", "bad w1 #0 1→2 +0s", "good w1 #0 2→1 +3s")
 		w.mark()
 		w.resize("w1", 4)
 		w.settle()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -79,13 +80,22 @@ func (c *cycle) change(end ending) patching.Change {
 	var changes *state.Changes
 	switch {
 	case !end.done && c.unwritten() != nil:
-		changes = c.purge(c.tasks)
+		changes = c.purge(slices.Concat(c.tasks, c.others()))
 		changes.StoreLastHandled(c.unwritten())
 	case !end.done:
 		changes = c.kind.store.Changes(c.body)
+		for _, t := range c.others() {
+			c.store(changes, t)
+		}
 		for t := range c.all() {
-			if t.parent == nil || !t.parent.record.Finished() { // or nobody will ask for it
-				c.store(changes, t)
+			if t.parent != nil && t.parent.record.Finished() {
+				continue // nobody will ask for it
+			}
+			c.store(changes, t)
+			if t.record.Finished() {
+				for _, id := range t.record.Subrefs {
+					changes.PurgeRecord(c.kind.store.Key(id))
+				}
 			}
 		}
 	case c.reason == cause.Delete || c.reason == cause.Free:
@@ -108,126 +118,10 @@ func (c *cycle) change(end ending) patching.Change {
 func (c *cycle) ending() ending {
 	done, delay := c.progress(c.tasks)
 	end := ending{done: done, delay: delay, handled: c.essence}
-	if !done || c.reason != cause.Create && c.reason != cause.Update {
-		return end
-	}
-	var first *task
-	for _, t := range c.tasks {
-		if !c.behind(t) {
-			continue
-		}
-		if c.seenBy(t) == nil { // nobody knows any more what it has seen: it begins anew
-			t.record = state.Record{Started: time.Now(), Purpose: t.record.Purpose}
-			end.done, end.delay = false, time.Nanosecond
-		} else if first == nil || t.record.Stopped.Before(first.record.Stopped) {
-			first = t
-		}
-	}
-	if first == nil || !end.done {
-		return end
-	}
-	// Somebody has changed the object between the attempts. Those that were through by
-	// then are told of it by another update, from what they saw to what there is now
-	// (PRG-7).
-	end.handled = c.seenBy(first)
-	for _, t := range c.tasks {
-		if t.saw == nil && t.record.Digest == first.record.Digest {
-			continue
-		}
-		if c.reason == cause.Create { // the update is for other handlers, but for field handlers
-			if t.handler.Kind != registry.Field {
-				continue
-			}
-			t.record.Purpose = string(cause.Update)
-		}
-		end.ahead = append(end.ahead, t)
+	if done && c.reason == cause.Create {
+		end.handled, end.ahead = c.handled()
 	}
 	return end
-}
-
-// behind tells whether a handler is through, and the object was changed since.
-func (c *cycle) behind(t *task) bool {
-	if t.handler.Kind == registry.Resume || c.reason != cause.Create && c.reason != cause.Update {
-		return false
-	}
-	r := &t.record
-	// A record of Python's, which has no digest, counts as up to date, as it does there.
-	return r.Finished() && t.saw == nil && r.Digest != "" && r.Digest != c.essence.Digest()
-}
-
-// seenBy is the essence that a handler has finished with; nil if it is not known.
-func (c *cycle) seenBy(t *task) *state.Essence {
-	if t.saw != nil {
-		return t.saw
-	}
-	return c.essenceOf(t.record.Digest)
-}
-
-// essenceOf is the essence that a digest stands for; nil if it is not known.
-func (c *cycle) essenceOf(digest string) *state.Essence {
-	if c.seen[digest] == nil {
-		if e, ok := c.kind.store.Seen(c.body, digest); ok {
-			c.seen[digest] = e
-		}
-	}
-	return c.seen[digest]
-}
-
-// reverted finds the handlers which were through with a change that was taken back
-// before all of them were: it is a change for those that have seen it (PRG-8). It
-// returns what the first of them has seen.
-func (c *cycle) reverted() (*state.Essence, error) {
-	if c.carry == nil && !c.kind.store.HasStray(c.body) {
-		return nil, nil
-	}
-	keys := make([]*state.Keys, 0, len(c.kind.keys))
-	for _, h := range c.kind.changeHandlers {
-		if h.Kind != registry.Resume {
-			keys = append(keys, c.kind.keys[h])
-		}
-	}
-	var first *state.Record
-	for len(keys) > 0 {
-		records, err := c.records(keys...)
-		if err != nil {
-			return nil, err
-		}
-		keys = keys[:0]
-		for _, r := range records {
-			if r.Purpose != string(cause.Update) {
-				continue
-			}
-			if s := c.essenceOf(r.Digest); r.Finished() && s != nil && !s.Equal(c.essence) && (first == nil || r.Stopped.Before(first.Stopped)) {
-				first = &r
-			}
-			for _, id := range r.Subrefs {
-				if !r.Finished() {
-					keys = append(keys, c.kind.store.Key(id))
-				}
-			}
-		}
-	}
-	if first == nil {
-		return nil, nil
-	}
-	return c.essenceOf(first.Digest), nil
-}
-
-// tellOf has handlers told of the change from an essence that was taken back.
-func (c *cycle) tellOf(handled *state.Essence) (verdict, error) {
-	c.log.Debug("a change was taken back, those that have handled it are told")
-	v, err := c.deliver(func() patching.Change {
-		changes := c.purge(nil)
-		changes.StoreLastHandled(handled)
-		change := c.kind.change(changes, c.allEdits())
-		change.Results = c.results()
-		return change
-	})
-	c.leftover = nil
-	if err != nil {
-		c.leftover = &carry{results: c.results(), edits: c.allEdits(), handled: handled}
-	}
-	return v, err
 }
 
 // change is what changes of the state, and edits of handlers, mean for an object.
@@ -258,7 +152,29 @@ func (c *cycle) progress(tasks []*task) (done bool, delay time.Duration) {
 		}
 		done = false
 	}
+	if done && slices.ContainsFunc(tasks, c.late) { // now it is their turn
+		return false, time.Nanosecond
+	}
 	return done, delay
+}
+
+// others are carried records of handlers that are no tasks of this cycle: because nothing
+// of what it is about concerns them, or because their parent is not called.
+func (c *cycle) others() []*task {
+	if c.carry == nil {
+		return nil
+	}
+	tasks := map[string]bool{}
+	for t := range c.all() {
+		tasks[t.handler.ID] = true
+	}
+	var others []*task
+	for _, id := range slices.Sorted(maps.Keys(c.carry.records)) {
+		if !tasks[id] {
+			others = append(others, &task{handler: &registry.Handler{ID: id}, keys: c.kind.store.Key(id), record: c.carry.records[id]})
+		}
+	}
+	return others
 }
 
 // unwritten is the essence up to where handlers are through, if that is not written.
@@ -367,6 +283,9 @@ func (c *cycle) carried(end ending) *carry {
 		out.handled, keep = end.handled, end.ahead
 	}
 	out.records = map[string]state.Record{}
+	if !end.done {
+		keep = slices.Concat(keep, c.others())
+	}
 	for t := range descend(keep) {
 		out.records[t.handler.ID] = c.recordOf(t)
 	}

@@ -35,6 +35,7 @@ type cycle struct {
 	log      *slog.Logger
 	leftover *carry
 
+	known    map[string]state.Record // of all handlers
 	tasks    []*task
 	edits    *registry.Edits
 	edited   bool  // handlers have asked for something
@@ -46,10 +47,6 @@ type cycle struct {
 	mu          sync.Mutex // guards tasks, their records, and seen against checkpoints
 	checkpoints checkpoints
 }
-
-// seen are the essences that finished handlers of the running change-set have been
-// shown, by digest.
-type seen map[string]*state.Essence
 
 // carry is what a cycle has to say and could not write: outcomes, results and
 // edits. It is written by a later cycle, and no handler runs twice for it.
@@ -112,13 +109,14 @@ func (c *cycle) do() (verdict, error) {
 		c.leftover = nil
 		return verdict{}, nil // all delete handlers are through, records or not
 	}
+	c.recall()
 	if c.reason == cause.Noop || c.reason == cause.Resume {
-		handled, err := c.reverted()
+		back, err := c.takenBack()
 		if err != nil {
 			return verdict{}, err
 		}
-		if handled != nil {
-			return c.tellOf(handled)
+		if back {
+			c.reason = cause.Update
 		}
 	}
 	selected, err := c.selection()
@@ -218,11 +216,11 @@ func (c *cycle) selection() ([]*registry.Handler, error) {
 		if !cause.Candidate(h, c.reason, c.object.initial) {
 			continue
 		}
-		matches, err := c.asks(h, c.subject.Matches)
+		wants, err := c.wants(h)
 		if err != nil {
 			return nil, err
 		}
-		if matches {
+		if wants {
 			selected = append(selected, h)
 		}
 	}

@@ -65,7 +65,7 @@ func (c *cycle) fault(id string, err error) {
 		}
 		c.mu.Lock()
 		r := &t.record
-		r.Success, r.Stopped, r.Digest = false, time.Time{}, ""
+		r.Success, r.Stopped = false, time.Time{}
 		r.Retries-- // the attempt is the same
 		t.saw, t.result = nil, nil
 		c.mu.Unlock()

@@ -96,7 +96,7 @@ func (m *model) verifyTold(l *life, v *version, h *spec) {
 	if told.new == part || l.reverted(told.number) {
 		return
 	}
-	if !strict && told.process != m.process {
+	if told.process != m.process && (!strict || l.unrecorded(told)) {
 		return
 	}
 	since = told.number

@@ -357,11 +357,22 @@ func (m *model) checkRetry(l *life, c *call) {
 	}
 }
 
+// unrecorded tells whether the process of a call has ended before it could write that
+// the handler was through: the next one does not know of it, and does not tell it of a
+// change that was taken back meanwhile.
+func (l *life) unrecorded(c *call) bool {
+	return !slices.ContainsFunc(l.versions, func(v version) bool {
+		return v.at.After(c.ended) && (c.process.end.IsZero() || !v.at.After(c.process.end)) &&
+			(slices.ContainsFunc(v.records, func(name string) bool { return strings.HasPrefix(name, "kopf.zalando.org/"+c.handler.id) }) ||
+				v.handled != nil && c.handler.part(*v.handled) == c.new)
+	})
+}
+
 // restartedSet tells whether the change-set of a call has ended early since: by a
 // revert, or because the object was out of the handler's scope, or the part that the
 // handler is for was.
 func (m *model) restartedSet(l *life, before *call) bool {
-	return l.left(before.handler, before.number) || l.reverted(before.number) ||
+	return l.left(before.handler, before.number) || l.takenBack(before.number) ||
 		before.handler.project != nil && slices.ContainsFunc(l.versions, func(v version) bool {
 			return v.number > before.number && v.handled != nil && before.handler.part(*v.handled) == before.handler.part(v.shape)
 		})
@@ -372,12 +383,13 @@ func (l *life) left(h *spec, since int64) bool {
 	return slices.ContainsFunc(l.versions, func(v version) bool { return v.number > since && !h.wants(v.shape) })
 }
 
-// reverted tells whether an edit since a version made the object what it had been
+// reverted tells whether handlers need not be told of what they have not seen since a
+// version, for the change was taken back.
+func (l *life) reverted(since int64) bool { return !revertsCount && l.takenBack(since) }
+
+// takenBack tells whether an edit since a version made the object what it had been
 // when it was last handled.
-func (l *life) reverted(since int64) bool {
-	if revertsCount {
-		return false
-	}
+func (l *life) takenBack(since int64) bool {
 	for i := 1; i < len(l.versions); i++ {
 		v, before := &l.versions[i], &l.versions[i-1]
 		if v.number > since && v.handled != nil && *v.handled == v.shape && before.shape != v.shape {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
-	"github.com/kopf-go/kopf/internal/state"
 )
 
 // nest executes sub-handlers that a running handler has declared (SUB-1 to SUB-4). It
@@ -59,9 +58,11 @@ func (c *cycle) newChild(parent *task, h *registry.Handler) (*task, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.behind(t) {
-		t.old = c.seenBy(t)
-		t.record = state.Record{Started: c.now, Purpose: t.record.Purpose}
+		c.anew(t)
 	} else {
+		t.old = c.essenceOf(t.record.Digest)
+	}
+	if t.old == nil {
 		t.old = parent.old
 	}
 	return t, nil

@@ -39,7 +39,7 @@ func TestProgressOfChangeSets(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var of cycle
 				for _, record := range c.records {
-					of.tasks = append(of.tasks, &task{record: record()})
+					of.tasks = append(of.tasks, &task{handler: new(registry.Handler), record: record()})
 				}
 				done, delay := of.progress(of.tasks)
 				// What is due at once has the shortest delay, for with none no cycle would follow.

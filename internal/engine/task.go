@@ -61,7 +61,9 @@ func (c *cycle) prepare(selected []*registry.Handler) error {
 		c.log.Warn("progress is not readable, deletion goes on without it", "error", err)
 	}
 	for _, h := range selected {
-		c.tasks = append(c.tasks, c.newTask(h, c.kind.keys[h], records))
+		t := c.newTask(h, c.kind.keys[h], records)
+		t.old = c.base(h)
+		c.tasks = append(c.tasks, t)
 	}
 	return nil
 }
@@ -146,9 +148,11 @@ func (c *cycle) execute() {
 		c.checkpoints.start()
 	}
 	defer c.checkpoints.stop()
-	for _, t := range c.due(c.tasks) {
-		if !c.attempt(c.kind.engine.handling, t) {
-			return
+	for _, tasks := range []func() []*task{func() []*task { return c.tasks }, c.catchUp} {
+		for _, t := range c.due(tasks()) {
+			if !c.attempt(c.kind.engine.handling, t) {
+				return
+			}
 		}
 	}
 }
