@@ -34,9 +34,6 @@ func (c *cycle) conclude() (verdict, error) {
 		return verdict{}, nil
 	}
 	end := c.ending()
-	if end.done && len(end.ahead) == 0 {
-		clear(c.seen)
-	}
 	if c.gone {
 		c.leftover = c.carried(end)
 		c.object.ended = end.done
@@ -59,6 +56,9 @@ func (c *cycle) conclude() (verdict, error) {
 	}
 	c.leftover = nil
 	if end.done {
+		if len(end.ahead) == 0 {
+			clear(c.seen)
+		}
 		c.object.finish(c.reason)
 		if v.again {
 			if wait := c.object.circling(c.body, c.essence, c.edited); wait > 0 {

@@ -59,6 +59,15 @@ type carry struct {
 	handled *state.Essence
 }
 
+// keys are those of the records.
+func (c *carry) keys(k *kind) []*state.Keys {
+	var keys []*state.Keys
+	for id := range c.records {
+		keys = append(keys, k.store.Key(id))
+	}
+	return keys
+}
+
 // do runs the cycle.
 func (c *cycle) do() (verdict, error) {
 	k, e, b := c.kind, c.kind.engine, c.body
@@ -76,7 +85,7 @@ func (c *cycle) do() (verdict, error) {
 		c.log.Warn("last-handled state is not readable, deletion goes on without it", "error", err)
 	}
 	if c.carry != nil && c.carry.handled != nil {
-		if handled && c.last.Equal(c.carry.handled) {
+		if handled && c.last.Equal(c.carry.handled) && !k.store.HasStray(b, c.carry.keys(k)...) {
 			c.carry, c.leftover = nil, nil // the write came through, only its answer was lost
 		} else {
 			c.last, handled = c.carry.handled, true

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kopf-go/kopf"
 )
 
 // verify checks all lives when everything has come to rest.
@@ -81,6 +83,11 @@ func (m *model) verifyHandled(l *life, v *version, handlers []*spec) {
 
 func (m *model) verifyTold(l *life, v *version, h *spec) {
 	told, part, since := l.told(h), h.part(v.shape), int64(0)
+	for _, c := range l.calls {
+		if told != nil && c.reason == kopf.ReasonCreate && c.outcome == "success" && c.number > told.number {
+			return // it left the scope before it was written that it had been created, and was created again
+		}
+	}
 	if told == nil { // then nothing has changed since the creation was handled
 		first := slices.IndexFunc(l.versions, func(v version) bool { return v.handled != nil })
 		base := &l.versions[first]

@@ -439,7 +439,8 @@ func (p *play) turn(hard bool) {
 
 // faults has requests and answers be on their way for a while, and some go wrong.
 func (p *play) faults() {
-	codes := []int{409, 422, 429, 403, 500, 503}
+	// Without 422, which is the fault of a handler whose patch it is (PAT-4).
+	codes := []int{409, 429, 403, 500, 503}
 	p.server.Before(simulated.On{Resource: "widgets*"}, func(r simulated.Request) *simulated.Fault {
 		dice := p.luck.about("request " + r.Verb + r.Resource + r.Name)
 		way := moment(dice, 3*time.Millisecond)
@@ -454,8 +455,11 @@ func (p *play) faults() {
 			fault.Drop = true
 		case roll < 7:
 			fault.Code = codes[dice.IntN(len(codes))]
-			if fault.Code == 429 {
+			switch fault.Code {
+			case 429:
 				fault.RetryAfter = time.Duration(1+dice.IntN(3)) * time.Second
+			case 403:
+				fault.Message = `User "operator" cannot patch resource "widgets"`
 			}
 		case roll < 10:
 			fault.Delay = moment(dice, 4*time.Second)

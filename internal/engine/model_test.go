@@ -372,7 +372,12 @@ func (l *life) unrecorded(c *call) bool {
 // revert, or because the object was out of the handler's scope, or the part that the
 // handler is for was.
 func (m *model) restartedSet(l *life, before *call) bool {
+	then := l.at(before.number)
 	return l.left(before.handler, before.number) || l.takenBack(before.number) ||
+		slices.ContainsFunc(l.versions, func(v version) bool { // it was told all there was when the change-set ended
+			return v.number > before.number && v.handled != nil && then != nil && then.handled != nil && *v.handled != *then.handled &&
+				before.handler.part(*v.handled) == before.old
+		}) ||
 		before.handler.project != nil && slices.ContainsFunc(l.versions, func(v version) bool {
 			return v.number > before.number && v.handled != nil && before.handler.part(*v.handled) == before.handler.part(v.shape)
 		})
@@ -405,7 +410,7 @@ func (m *model) checkCreate(l *life, c *call) {
 		m.fail(l, "%s: there is an old state", c)
 	}
 	for _, other := range l.calls {
-		if other.process != c.process { // that the creation was through need not have been written
+		if other.process != c.process || l.left(other.handler, other.number) { // that the creation was through need not have been written
 			continue
 		}
 		if other.reason == kopf.ReasonUpdate || other.reason == kopf.ReasonResume || other.reason == kopf.ReasonDelete {

@@ -283,8 +283,7 @@ func (o *object) step(b *body.Body, gone bool) (verdict, error) {
 	}
 	switch {
 	case errors.Is(err, errGone):
-		w.carry = nil
-		return verdict{}, nil
+		return verdict{}, nil // what has been done is remembered until its deletion is heard of
 	case apierrors.IsConflict(err) && w.conflicts < maxConflicts:
 		// Somebody else wrote meanwhile: normal, begin anew with what is there now.
 		w.conflicts++

@@ -147,7 +147,9 @@ func (c *Changes) fits(p *storage.Patch, limit int) bool {
 // patch makes the patch, with this text of the last-handled state, if any.
 func (c *Changes) patch(handled string, unseen bool) *storage.Patch {
 	s, b, p := c.store, c.body, storage.NewPatch(c.body)
-	if c.others {
+	// What is written names the object that it is for, so what another one's is must go.
+	disowned := c.disowned || len(c.order) > 0 && s.Foreign(b)
+	if c.others || disowned {
 		s.progress.PurgeOthers(b, p, ids(c.keep)...)
 	}
 	progressing := false
@@ -160,12 +162,14 @@ func (c *Changes) patch(handled string, unseen bool) *storage.Patch {
 		}
 	}
 	uid := s.names[markOf(b)].uid
-	switch {
-	case c.disowned:
+	if disowned {
 		s.lastHandled.Purge(b, p)
 		p.RemoveAnnotation(uid)
+	}
+	switch {
 	case progressing && (p.Annotations() != nil || p.Tree() != nil): // they are this object's, and not one's that is made of its manifest (B23)
 		p.SetManaged(uid, string(b.UID))
+	case disowned:
 	case c.others && len(c.keep) == 0 && handled == "" && !s.isHandled(b):
 		p.RemoveAnnotation(uid)
 	}

@@ -70,6 +70,8 @@ func TestChanges(t *testing.T) {
 			[]func(*Changes){func(c *Changes) { c.PurgeOthers() }}, object{"kopf.zalando.org/f": removed, boundTo: removed}},
 		{"B23: but not if there is a last-handled state", Default(), object{"kopf.zalando.org/f": none, boundTo: "u-1", configuration: "{}"},
 			[]func(*Changes){func(c *Changes) { c.PurgeOthers() }}, object{"kopf.zalando.org/f": removed}},
+		{"B23: progress beside the state of another object", Default(), object{configuration: "{}", boundTo: "u-0", "kopf.zalando.org/g": one},
+			[]func(*Changes){store("f", Record{})}, object{"kopf.zalando.org/f": none, "kopf.zalando.org/g": removed, configuration: removed, boundTo: "u-1"}},
 		{"corrupt record is overwritten", Default(), object{"kopf.zalando.org/f": "x"}, []func(*Changes){store("f", Record{})}, object{"kopf.zalando.org/f": none, boundTo: "u-1"}},
 		{"T064: purge what is there", Default(), object{v1: one}, []func(*Changes){purge(long)}, object{v1: removed}},
 		{"T064: purge what is nowhere", Default(), nil, []func(*Changes){purge("f")}, nil},
