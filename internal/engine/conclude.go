@@ -277,14 +277,10 @@ func (c *cycle) allEdits() []registry.Edit {
 
 // carried is everything that the cycle has to say, for a later one to write.
 func (c *cycle) carried(end ending) *carry {
-	out := &carry{results: c.results(), edits: c.allEdits(), handled: c.unwritten()}
-	keep := c.tasks
+	out := &carry{results: c.results(), edits: c.allEdits(), handled: c.unwritten(), records: map[string]state.Record{}}
+	keep := slices.Concat(c.tasks, c.others())
 	if end.done && (c.reason == cause.Create || c.reason == cause.Update) {
 		out.handled, keep = end.handled, end.ahead
-	}
-	out.records = map[string]state.Record{}
-	if !end.done {
-		keep = slices.Concat(keep, c.others())
 	}
 	for t := range descend(keep) {
 		out.records[t.handler.ID] = c.recordOf(t)

@@ -100,7 +100,7 @@ func (m *model) verifyTold(l *life, v *version, h *spec) {
 	if !exactly && h.project != nil {
 		return
 	}
-	if told.new == part || l.reverted(told.number) {
+	if told.new == part || l.left(h, told.number) || l.reverted(told.number) {
 		return
 	}
 	if told.process != m.process && (!strict || l.unrecorded(told)) {
@@ -158,7 +158,7 @@ func (m *model) verifyDeletion(l *life, handlers []*spec) {
 		done := map[*process]int{}
 		for _, c := range l.calls {
 			if c.handler == h && c.outcome == "success" {
-				if done[c.process]++; done[c.process] > 1 {
+				if done[c.process]++; done[c.process] > 1 && !l.left(h, l.versions[first].number) {
 					m.fail(l, "%s: was through before", c)
 				}
 			}

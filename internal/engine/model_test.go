@@ -315,7 +315,8 @@ func (m *model) checkScope(l *life, v *version, c *call) {
 		m.fail(l, "%s: the object is not in scope", c)
 	}
 	deletes := c.reason == kopf.ReasonDelete
-	if deletes != (v.deleting || v.gone) {
+	lost := c.handler.sort == "optional" && l.versions[len(l.versions)-1].gone // its deletion was missed
+	if deletes != (v.deleting || v.gone || lost) {
 		m.fail(l, "%s: the reason does not fit the object, deleting: %t", c, v.deleting)
 	}
 	if (c.handler.sort == "delete" || c.handler.sort == "optional") != deletes && c.handler.sort != "field" {
