@@ -91,19 +91,16 @@ func (m *model) verifyTold(l *life, v *version, h *spec) {
 	if told == nil { // then nothing has changed since the creation was handled
 		first := slices.IndexFunc(l.versions, func(v version) bool { return v.handled != nil })
 		base := &l.versions[first]
-		if h.part(*base.handled) == part || l.reverted(base.number) {
+		if h.part(*base.handled) == part {
 			return
 		}
 		m.fail(l, "%s was never told of the change from %v", h.id, *base.handled)
 		return
 	}
-	if !exactly && h.project != nil {
+	if told.new == part || l.left(h, told.number) {
 		return
 	}
-	if told.new == part || l.left(h, told.number) || l.reverted(told.number) {
-		return
-	}
-	if told.process != m.process && (!strict || l.unrecorded(told)) {
+	if told.process != m.process && l.unrecorded(told) {
 		return
 	}
 	since = told.number
@@ -122,9 +119,6 @@ func (m *model) verifyResumed(l *life, h *spec) {
 		return
 	}
 	seen := l.at(l.events[first].number)
-	if seen != nil && !strict && slices.Contains(seen.records, "kopf.zalando.org/"+h.id) {
-		return // it finished in the middle of a change-set that outlived its process
-	}
 	if seen != nil && seen.handled != nil && seen.shape.inScope() && !l.left(h, seen.number) {
 		m.fail(l, "was not resumed in %s", m.process.name)
 	}

@@ -24,7 +24,7 @@ import (
 const objects = 20
 
 // steps are for each seed. The race detector makes them some five times as costly.
-var steps = flag.Int("steps", defaultSteps, "how many steps the model's property test makes for each seed")
+var steps = flag.Int("steps", 3000, "how many steps the model's property test makes for each seed")
 
 // B06: whatever happens to 20 objects, handlers are shown what a model says that they
 // must see. Objects are edited, taken in and out of scope, deleted and re-created,
@@ -315,7 +315,7 @@ func (p *play) step(name string) {
 		if p.widgets.Get(ns, name) == nil {
 			p.make(name)
 		}
-	case roll < 91 && (recordsBelong || o.GetAnnotations()[lastHandledName] != ""):
+	case roll < 91:
 		p.exports[name] = o
 	case roll < 95 && o.GetDeletionTimestamp() == nil:
 		p.update1(name, func(o widgetObj) { o.SetFinalizers(append(o.GetFinalizers(), "example.com/other")) })

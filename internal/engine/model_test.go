@@ -16,28 +16,6 @@ import (
 	"github.com/kopf-go/kopf/internal/simulated"
 )
 
-const (
-	// strict has handlers that had finished be told of later changes even if the
-	// operator was restarted in the middle of the change-set. Without it they may count
-	// as up to date then, as in Kopf (PRG-7), and a resume handler that had finished
-	// within it is not called in the new process.
-	strict = true
-	// revertsCount has handlers that were told of a change be told, too, when it is
-	// undone before the others have finished. Without it the object then counts as
-	// never changed, and nobody is called (PRG-8).
-	revertsCount = true
-	// exactly has each handler be told exactly what it has not seen. Without it a handler
-	// may be told a change again, and with a field be told of one that it never saw, or
-	// miss that one is undone, if the handlers of one change-set were shown different
-	// states: what counts as handled then is what the first of them has seen.
-	exactly = true
-)
-
-// recordsBelong has records of progress belong to one UID, as what counts as handled
-// does. Without it no object is created from the manifest of one whose creation was
-// not through (B23).
-const recordsBelong = true
-
 const noteName = "example.com/note"
 
 // shape is the essence of a widget.
@@ -389,10 +367,6 @@ func (l *life) left(h *spec, since int64) bool {
 	return slices.ContainsFunc(l.versions, func(v version) bool { return v.number > since && !h.wants(v.shape) })
 }
 
-// reverted tells whether handlers need not be told of what they have not seen since a
-// version, for the change was taken back.
-func (l *life) reverted(since int64) bool { return !revertsCount && l.takenBack(since) }
-
 // takenBack tells whether an edit since a version made the object what it had been
 // when it was last handled.
 func (l *life) takenBack(since int64) bool {
@@ -452,13 +426,13 @@ func (m *model) checkChain(l *life, c *call) {
 	if c.reason == kopf.ReasonDelete && told.reason != kopf.ReasonDelete {
 		return // a change-set of its own, from what counts as handled (PRG-9)
 	}
-	if told.new == c.old && c.had || l.left(c.handler, told.number) || l.reverted(told.number) {
+	if told.new == c.old && c.had || l.left(c.handler, told.number) {
 		return
 	}
 	repeated := slices.ContainsFunc(l.versions, func(v version) bool {
 		return v.number <= told.number && c.handler.part(v.shape) == c.old
 	})
-	if told.process != c.process && (!strict || repeated) || !exactly && (repeated || c.handler.project != nil) {
+	if told.process != c.process && repeated {
 		return
 	}
 	m.fail(l, "%s: but the handler was told last: %s", c, told)
