@@ -7,7 +7,7 @@ import (
 
 // T107: what the response lacks, alters or still has is named by its path; what it has
 // besides is not.
-func TestDropped_VER1_T107(t *testing.T) {
+func TestDropped_VER1_T107_DIF6_T047(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		patch    string
