@@ -36,7 +36,8 @@ func (s *Server) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		_ = request.Body.Close()
 	}
-	r := s.parse(request)
+	r := parse(request)
+	r.whole = s.WholeObjects
 	r.Body = body
 	s.mu.Lock()
 	s.requests = append(s.requests, &r.Request)
@@ -70,8 +71,8 @@ type parsed struct {
 	whole        bool // objects, whatever the client asks for
 }
 
-func (s *Server) parse(request *http.Request) *parsed {
-	p := &parsed{whole: s.WholeObjects, query: request.URL.Query(), contentType: request.Header.Get("Content-Type")}
+func parse(request *http.Request) *parsed {
+	p := &parsed{query: request.URL.Query(), contentType: request.Header.Get("Content-Type")}
 	p.At, p.Query, p.Accept = time.Now(), request.URL.RawQuery, request.Header.Get("Accept")
 	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
 	switch {

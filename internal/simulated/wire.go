@@ -8,7 +8,7 @@ import (
 // What else speaks of requests and faults in the same words: package faulty.
 
 // Parse says what a request of the API is. It reads no body.
-func Parse(request *http.Request) Request { return (*Server)(nil).parse(request).Request }
+func Parse(request *http.Request) Request { return parse(request).Request }
 
 // Matches tells whether a request is meant. Skip and Times are the caller's business.
 func (o On) Matches(r Request) bool { return o.matches(&r) }
