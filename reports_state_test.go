@@ -316,7 +316,7 @@ var _ = Describe("reports on state, patches and filters", func() {
 			}
 			return append(state, widget.Finalizers...), err
 		}
-		Eventually(state).Should(ConsistOf(ourFinalizer, "kopf.zalando.org/create", "kopf.zalando.org/waiting"))
+		Eventually(state).Should(ContainElements(ourFinalizer, "kopf.zalando.org/create", "kopf.zalando.org/waiting"))
 		creation := len(proxy.Writes())
 		w.patch(ctx, "mine", `{"metadata":{"labels":{"team":null}}}`)
 		Eventually(state).Should(BeEmpty())
