@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-go/kopf/diff"
+	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/body"
 )
 
@@ -36,6 +37,11 @@ type Call struct {
 	Result  any // what the handler stored with SetResult
 
 	Subhandlers *Subhandlers // of change handlers
+
+	Memos   func() *Memos        // of the object
+	Entries func(indexing.Owner) // of index handlers: what takes their entries into the index; nil: what is there stays
+	Live    *Live                // of daemons
+	Stopped <-chan struct{}      // of daemons: closed when they are told to stop
 }
 
 // DecodeError says that an object does not decode into a handler's Go type.

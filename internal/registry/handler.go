@@ -7,8 +7,10 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/diff"
 	"github.com/kopf-go/kopf/filters"
+	"github.com/kopf-go/kopf/indexing"
 )
 
 // Kind tells which cause a handler is declared for.
@@ -23,13 +25,16 @@ const (
 	Resume Kind = "resume"
 	Field  Kind = "field"
 	Event  Kind = "event"
+	Index  Kind = "index"
+	Daemon Kind = "daemon"
+	Timer  Kind = "timer"
 )
 
 // ErrorMode tells what an error without instructions of its own means (OUT-2).
 type ErrorMode int
 
-// The error modes. Unset is Temporary for change handlers and Ignored for event
-// handlers (OUT-3).
+// The error modes. Unset is Temporary, but for event and index handlers, where it is
+// Ignored (OUT-3).
 const (
 	ErrorsUnset ErrorMode = iota
 	ErrorsIgnored
@@ -66,6 +71,19 @@ type Handler struct {
 	Optional bool // delete handlers: do not hold the object
 	Param    any
 
+	// Index is what the entries of an index handler go to; Feed tells the functions that
+	// feed one index apart, from 0.
+	Index IndexWriter
+	Feed  int
+	Uses  []IndexWriter // indices of which a change wakes the handler
+
+	// Of daemons and timers.
+	Spawn        func(context.Context, *Call) (time.Duration, error) // the delay of the first run; nil: none
+	Finalize     bool                                                // holds the object until it has left
+	Cancellation daemons.Cancellation
+	Schedule     daemons.Schedule // of timers
+	Jitter       time.Duration    // by how much runs are spread; negative: the default
+
 	Invoke func(context.Context, *Call) error
 	Func   uintptr // the function's code, to tell the same function from another one
 	Source string  // file:line of the registration
@@ -73,6 +91,21 @@ type Handler struct {
 
 // Name is how the handler is named in logs and errors.
 func (h *Handler) Name() string { return string(h.Kind) + " handler " + h.ID }
+
+// IndexWriter is an index in its erased form.
+type IndexWriter interface {
+	Remove(indexing.Owner)
+	Clear()
+	Len() int
+}
+
+// Background tells whether the handler works in the background, as daemons and timers do.
+func (h *Handler) Background() bool { return h.Kind == Daemon || h.Kind == Timer }
+
+// Keeps tells whether something is kept on objects for the handler.
+func (h *Handler) Keeps() bool {
+	return h.Kind != Event && h.Kind != Index && !h.Background()
+}
 
 // UpdateLike tells whether the handler is for changes of its field, and not for
 // objects that have it (FLT-11).
