@@ -14,6 +14,7 @@ var arrows = map[string][]string{
 	"on":                       {"diff", "filters", "internal/fieldpath", "internal/registry", "typed"},
 	"typed":                    {"diff", "internal/patching", "internal/registry"},
 	"filters":                  {"diff"},
+	"daemons":                  {},
 	"diff":                     {},
 	"internal/engine":          {"internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
 	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},
@@ -45,7 +46,7 @@ var unwanted = []string{
 }
 
 // Leaf packages know nothing of Kubernetes clients.
-var leaves = []string{"diff", "filters", "indexing"}
+var leaves = []string{"daemons", "diff", "filters", "indexing"}
 
 const module = "github.com/kopf-go/kopf"
 
