@@ -4,6 +4,7 @@
 GO         ?= go
 DEVCLUSTER := bin/devcluster
 MODULES    := . devcluster benchmarks
+CONTRACT   := core changes index background
 
 .PHONY: demo test unit bench lint contract $(DEVCLUSTER)
 
@@ -42,7 +43,8 @@ lint:
 contract:
 	@if [ -d ../shared/contract ]; then \
 		trap 'rm -rf internal/contract' EXIT; \
-		mkdir -p internal/contract && cp ../shared/contract/core.go ../shared/contract/changes.go internal/contract/ && \
+		mkdir -p internal/contract && \
+		cp $(CONTRACT:%=../shared/contract/%.go) internal/contract/ && \
 		$(GO) vet -tags contract ./internal/contract && echo "contract holds"; \
 	else echo "no contract here to check"; fi
 

@@ -30,6 +30,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"github.com/kopf-go/kopf/daemons"
+	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/engine"
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
@@ -50,7 +52,17 @@ type (
 	Event[T Object] = typed.Event[T]
 	// Outcome is what a sub-handler has come to; see on.Execute.
 	Outcome = typed.Outcome
-	// Snapshot is what filters get.
+	// Daemon is what daemons get.
+	Daemon[T Object] = typed.Daemon[T]
+	// Tick is what timers get.
+	Tick[T Object] = typed.Tick[T]
+	// Memo remembers something for each object, in memory; see NewMemo.
+	Memo[S any] = typed.Memo[S]
+	// Memoized is what there can be memos of: what handlers and filters get.
+	Memoized = typed.Memoized
+	// Index is what on.Index returns: entries of many objects, by key; see package indexing.
+	Index[K comparable, V any] = indexing.Index[K, V]
+	// Snapshot is what filters and index functions get.
 	Snapshot[T Object] = typed.Snapshot[T]
 	// Patch collects changes of the object.
 	Patch[T Object] = typed.Patch[T]
@@ -72,6 +84,7 @@ const (
 	ReasonUpdate = typed.ReasonUpdate
 	ReasonDelete = typed.ReasonDelete
 	ReasonResume = typed.ReasonResume
+	ReasonIndex  = typed.ReasonIndex // see on.Uses
 )
 
 // The types of events.
@@ -85,6 +98,29 @@ const (
 // NewPatch makes a patch of an object as a handler gets it, for tests of the handler;
 // see [typed.NewPatch].
 func NewPatch[T Object](object T) *Patch[T] { return typed.NewPatch(object) }
+
+// NewDaemon makes the argument of a daemon, for tests of the daemon: show gives it another
+// version of the object, stop tells it to stop; see [typed.NewDaemonFor].
+func NewDaemon[T Object](object T) (d *Daemon[T], show func(T), stop func()) {
+	return typed.NewDaemonFor(object)
+}
+
+// NewMemo makes a Memo, which remembers an S for each object, made by init when it is
+// first asked for; see [typed.NewMemo].
+func NewMemo[S any](init func() S) *Memo[S] { return typed.NewMemo(init) }
+
+// Why the context of a daemon or timer ends, beside ErrExiting: context.Cause(ctx) returns
+// one of them, which the function may return as its error.
+var (
+	// ErrMismatch says that the object does not match the filters any more. The daemon runs
+	// again once it does.
+	ErrMismatch = daemons.ErrMismatch
+	// ErrDeleted says that the deletion of the object was requested, or that it is gone.
+	ErrDeleted = daemons.ErrDeleted
+	// ErrPaused says that the operator pauses, because another one has taken over. The daemon
+	// runs again when it goes on.
+	ErrPaused = daemons.ErrPaused
+)
 
 // ErrExiting is the cause of the end of a handler's context when the operator stops:
 // context.Cause(ctx) returns it. The handler should return soon; it is called again
@@ -149,7 +185,8 @@ type Options struct {
 
 // Operator runs handlers. Make it with New.
 type Operator struct {
-	config engine.Config
+	config   engine.Config
+	registry *Registry
 }
 
 // New makes an operator from what is registered so far. It reports all mistakes in
@@ -193,7 +230,7 @@ func New(o Options) (*Operator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the API server with this configuration: %w", err)
 	}
-	return &Operator{config: engine.Config{
+	return &Operator{registry: o.Registry, config: engine.Config{
 		Client: client, Discovery: discoverer, Handlers: handlers, Namespaces: namespaces,
 		Naming: kept.Naming, State: kept, Settings: o.Settings.engine(), Log: o.Logger,
 	}}, nil
@@ -203,16 +240,23 @@ func New(o Options) (*Operator, error) {
 // new begins, the contexts of running handlers end with ErrExiting as the cause, and
 // what was done is written down. Handlers that do not return within
 // Settings.Queueing.ExitTimeout are left behind and named in the returned error. Run may be
-// called again after it has returned, but not while it runs.
+// called again after it has returned, but not while it runs. The indices of the
+// operator's registry are its own while it runs, and empty otherwise: of two operators
+// that would fill the same ones at a time, the second one returns an error at once.
 func (o *Operator) Run(ctx context.Context) error {
+	release, err := o.registry.Claim()
+	if err != nil {
+		return err
+	}
+	defer release()
 	o.config.Log.Info("operator starts", "handlers", len(o.config.Handlers))
-	err := engine.New(o.config).Run(ctx)
+	err = engine.New(o.config).Run(ctx)
 	o.config.Log.Info("operator has stopped")
 	return err
 }
 
 // resolved returns the handlers with a selector each, from the scheme where they
-// name none.
+// name none, and with the indices that they use.
 func resolved(r *Registry, scheme *runtime.Scheme) (handlers []*registry.Handler, err error) {
 	var mistakes []error
 	for _, h := range r.Handlers() {
@@ -224,12 +268,13 @@ func resolved(r *Registry, scheme *runtime.Scheme) (handlers []*registry.Handler
 			}
 		}
 		for _, other := range handlers {
-			if h.Kind != registry.Event && other.Kind == h.Kind && other.Selector == h.Selector && other.ID != h.ID && state.SameNames(other.ID, h.ID) {
+			if h.Keeps() && other.Kind == h.Kind && other.Selector == h.Selector && other.ID != h.ID && state.SameNames(other.ID, h.ID) {
 				mistakes = append(mistakes, h.Mistake(fmt.Errorf("its progress would be kept under the same name "+
 					"as that of %s at %s: name one of them otherwise with on.ID", other.ID, other.Source)))
 			}
 		}
 		handlers = append(handlers, &h)
 	}
+	mistakes = append(mistakes, r.Connect(handlers))
 	return handlers, errors.Join(mistakes...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kopf-go/kopf/filters"
 	"github.com/kopf-go/kopf/internal/fieldpath"
+	"github.com/kopf-go/kopf/internal/registry"
 )
 
 // check completes the registration and looks for mistakes that the compiler could
@@ -29,7 +30,7 @@ func (d *draft) check() {
 		if field, err = fieldpath.Check(d.Type, d.Field); err != nil {
 			d.mistakes = append(d.mistakes, err)
 		}
-		if !d.inside { // HID-2
+		if !d.inside && d.Kind != registry.Index { // HID-2
 			d.Handler.ID += "/" + strings.Join(d.Field, ".")
 		}
 	}

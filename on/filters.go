@@ -63,7 +63,7 @@ func When[T typed.Object](fn func(context.Context, *typed.Snapshot[T]) bool) Com
 }
 
 // Field narrows the handler to one field, such as "spec.replicas": update handlers
-// to its changes, others to objects that have it (FLT-12). A field of the status or
+// to its changes, others, such as daemons, to objects that have it (FLT-12). A field of the status or
 // of the metadata may be named as well; its changes count from then on (ESS-3).
 // The path must exist in the handler's Go type. For keys with dots use Path.
 func Field(path string) FieldOption {

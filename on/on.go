@@ -136,9 +136,14 @@ func take[O comparable](d *draft, opts []O, apply func(O, *draft)) {
 }
 
 func (d *draft) register() {
+	d.complete()
+	d.registry.Add(d.Handler, d.mistakes...)
+}
+
+// complete says what follows from all options together.
+func (d *draft) complete() {
 	if d.id != "" {
 		d.Handler.ID = d.id
 	}
 	d.check()
-	d.registry.Add(d.Handler, d.mistakes...)
 }

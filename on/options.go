@@ -22,25 +22,39 @@ type (
 	FieldChangeOption interface{ fieldChange(*draft) }
 	// EventOption is an option of Event.
 	EventOption interface{ event(*draft) }
+	// IndexOption is an option of Index.
+	IndexOption interface{ index(*draft) }
+	// DaemonOption is an option of Daemon.
+	DaemonOption interface{ daemon(*draft) }
+	// TimerOption is an option of Timer.
+	TimerOption interface{ timer(*draft) }
 	// SubhandlerOption is an option of Subhandler and Subhandlers.
 	SubhandlerOption interface{ subhandler(*draft) }
+)
 
-	// ChangeOption is an option of every handler that can be retried.
-	ChangeOption interface {
+// Options that several kinds take.
+type (
+	// AttemptOption is an option of every handler that can be tried again: all but Event.
+	AttemptOption interface {
 		CreateOption
 		UpdateOption
 		DeleteOption
 		ResumeOption
 		FieldChangeOption
+		IndexOption
+		BackgroundOption
 		SubhandlerOption
 	}
-	// FieldOption is an option of every handler that has no field of its own.
+	// FieldOption is an option of every handler that has no field of its own: all but
+	// FieldChange.
 	FieldOption interface {
 		CreateOption
 		UpdateOption
 		DeleteOption
 		ResumeOption
 		EventOption
+		IndexOption
+		BackgroundOption
 		SubhandlerOption
 	}
 	// UpdatedOption is an option of handlers that know an old and a new value.
@@ -48,6 +62,20 @@ type (
 		UpdateOption
 		FieldChangeOption
 		SubhandlerOption
+	}
+	// BackgroundOption is an option of Daemon and Timer.
+	BackgroundOption interface {
+		DaemonOption
+		TimerOption
+	}
+	// UsesOption is an option of handlers that a change of an index can call again.
+	UsesOption interface {
+		CreateOption
+		UpdateOption
+		DeleteOption
+		ResumeOption
+		FieldChangeOption
+		TimerOption
 	}
 	// AnyOption is an option of every handler that is registered.
 	AnyOption interface {
@@ -57,6 +85,8 @@ type (
 		ResumeOption
 		FieldChangeOption
 		EventOption
+		IndexOption
+		BackgroundOption
 	}
 	// CommonOption is an option of every handler, sub-handlers included.
 	CommonOption interface {
@@ -74,12 +104,24 @@ type draft struct {
 	snapshot reflect.Type // of on.When's T
 	value    any          // as the user gave them; nil: none
 	old, new any
+	given    map[string]bool // options that can be given once, or exclude others
 	mistakes []error
 	inside   bool // of another handler
 }
 
 func (d *draft) mistake(format string, args ...any) {
 	d.mistakes = append(d.mistakes, fmt.Errorf(format, args...))
+}
+
+// give notes that an option is given, which can be given once.
+func (d *draft) give(option string) {
+	if d.given[option] {
+		d.mistake("%s is given twice", option)
+	}
+	if d.given == nil {
+		d.given = map[string]bool{}
+	}
+	d.given[option] = true
 }
 
 // setting is every option: the exported functions narrow it to the interfaces.
@@ -91,6 +133,9 @@ func (s setting) delete(d *draft)      { s(d) }
 func (s setting) resume(d *draft)      { s(d) }
 func (s setting) fieldChange(d *draft) { s(d) }
 func (s setting) event(d *draft)       { s(d) }
+func (s setting) index(d *draft)       { s(d) }
+func (s setting) daemon(d *draft)      { s(d) }
+func (s setting) timer(d *draft)       { s(d) }
 func (s setting) subhandler(d *draft)  { s(d) }
 
 // ID names the handler in logs, in the progress kept on objects and in their
@@ -99,7 +144,7 @@ func (s setting) subhandler(d *draft)  { s(d) }
 // package, such as provision or Handlers.Provision. A function literal has no name
 // of its own: what the compiler calls it, such as main.func1, changes with the code
 // around it, so give it an ID. With a field, the field is appended: ID/spec.replicas
-// (HID-2).
+// (HID-2), but not for Index.
 func ID(id string) AnyOption {
 	return setting(func(d *draft) {
 		if id == "" {

@@ -10,7 +10,7 @@ import (
 // is kept, such as "spec.credentials". Instead of each value there is a digest, from
 // which changes are seen, but which stands for nothing on other objects; of a map, one
 // per member. That is so for all handlers of the same resource, whichever has the
-// option. The data of secrets are sensitive anyway.
+// option, also if it is one for which no state is kept, such as a daemon. The data of secrets are sensitive anyway.
 //
 // Differences and former states that handlers get have the digests, too. The values
 // that the object has now are in it as they are.

@@ -14,6 +14,7 @@ import (
 	utiljson "sigs.k8s.io/json"
 
 	"github.com/kopf-go/kopf/diff"
+	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/registry"
 )
 
@@ -30,12 +31,15 @@ type Reason string
 
 // The reasons. A field handler is called with the reason of the change that its
 // field is a part of; a resume handler that comes together with an update is
-// called with ReasonUpdate (CHG-5).
+// called with ReasonUpdate (CHG-5). ReasonIndex says that something has changed that
+// the handler had read from an index (on.Uses); the object has not: Old equals New, and
+// Diff is empty.
 const (
 	ReasonCreate Reason = "create"
 	ReasonUpdate Reason = "update"
 	ReasonDelete Reason = "delete"
 	ReasonResume Reason = "resume"
+	ReasonIndex  Reason = "index"
 )
 
 // EventType says what a watch told of an object (EVT-1).
@@ -112,20 +116,28 @@ type Event[T Object] struct {
 	Log *slog.Logger
 	// Resource is the resource that the object is of.
 	Resource schema.GroupVersionResource
+
+	memos memory
 }
 
-// Snapshot is what a filter sees of an object: a private copy, which is decoded each
-// time that the filter is asked.
+// Snapshot is what filters and index functions see of an object: a private copy, which
+// is decoded each time that one is asked.
 type Snapshot[T Object] struct {
 	// Object is the object as it was last seen.
 	Object T
+	// Param is the value given with on.Param, in index functions; filters have none.
+	Param any
 	// Log writes with the object named.
 	Log *slog.Logger
 	// Resource is the resource that the object is of.
 	Resource schema.GroupVersionResource
+
+	memos memory
 }
 
-// Attempt is what every call of a handler that can be retried knows.
+// Attempt is what every call of a handler that can be retried knows. What is said to
+// survive restarts does so for handlers of changes. Those of daemons and timers begin
+// anew with the operator (DMN-5), those of a timer with each tick as well (TMR-2).
 type Attempt struct {
 	// Retry counts the attempts before this one, from 0; it survives restarts.
 	Retry int
@@ -138,7 +150,8 @@ type Attempt struct {
 	// Resource is the resource that the object is of.
 	Resource schema.GroupVersionResource
 
-	call *registry.Call
+	call  *registry.Call
+	memos memory
 }
 
 // Runtime is how long ago the first attempt began, downtime of the operator included.
@@ -227,23 +240,25 @@ func NewEvent[T Object](call *registry.Call) (*Event[T], error) {
 	return &Event[T]{
 		Type: EventType(call.Type), Object: object, IdentityOnly: call.Identity,
 		Patch: newPatch[T](call),
-		Param: call.Param, Log: call.Log, Resource: call.Resource,
+		Param: call.Param, Log: call.Log, Resource: call.Resource, memos: memory{find: call.Memos},
 	}, nil
 }
 
-// NewSnapshot makes the argument of a filter from the erased call.
+// NewSnapshot makes the argument of a filter or an index function from the erased call.
 func NewSnapshot[T Object](call *registry.Call) (*Snapshot[T], error) {
 	object, err := decode[T](call)
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot[T]{Object: object, Log: call.Log, Resource: call.Resource}, nil
+	return &Snapshot[T]{
+		Object: object, Param: call.Param, Log: call.Log, Resource: call.Resource, memos: memory{find: call.Memos},
+	}, nil
 }
 
 func newAttempt(call *registry.Call) Attempt {
 	return Attempt{
 		Retry: call.Retry, Started: call.Started, Param: call.Param,
-		Log: call.Log, Resource: call.Resource, call: call,
+		Log: call.Log, Resource: call.Resource, call: call, memos: memory{find: call.Memos},
 	}
 }
 
@@ -251,9 +266,11 @@ func newObject[T Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 }
 
-func decode[T Object](call *registry.Call) (T, error) {
+func decode[T Object](call *registry.Call) (T, error) { return decodeBody[T](call.Body) }
+
+func decodeBody[T Object](b *body.Body) (T, error) {
 	object := newObject[T]()
-	if err := call.Body.Decode(object); err != nil {
+	if err := b.Decode(object); err != nil {
 		var none T
 		return none, &registry.DecodeError{Type: reflect.TypeFor[T](), Err: err}
 	}

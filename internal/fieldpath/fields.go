@@ -28,13 +28,25 @@ func (fs fields) named(name string) (field, bool) {
 
 // closest returns the name that was possibly meant by another one, or "".
 func (fs fields) closest(name string) string {
-	best, distance := "", min(2, len(name)/2)+1
+	var names []string
 	for _, f := range fs {
-		if f.GoName == name || strings.EqualFold(f.Name, name) {
+		if f.GoName == name {
 			return f.Name
 		}
-		if d := levenshtein(name, f.Name); d < distance {
-			best, distance = f.Name, d
+		names = append(names, f.Name)
+	}
+	return Closest(name, names)
+}
+
+// Closest returns that of some names which was possibly meant by another one, or "".
+func Closest(name string, names []string) string {
+	best, distance := "", min(2, len(name)/2)+1
+	for _, candidate := range names {
+		if strings.EqualFold(candidate, name) {
+			return candidate
+		}
+		if d := levenshtein(name, candidate); d < distance {
+			best, distance = candidate, d
 		}
 	}
 	return best

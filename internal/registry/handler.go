@@ -10,7 +10,6 @@ import (
 	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/diff"
 	"github.com/kopf-go/kopf/filters"
-	"github.com/kopf-go/kopf/indexing"
 )
 
 // Kind tells which cause a handler is declared for.
@@ -77,6 +76,10 @@ type Handler struct {
 	Feed  int
 	Uses  []IndexWriter // indices of which a change wakes the handler
 
+	// What Connect goes by: pointers to the indices that are used, and fields that want one.
+	Handles    []any
+	Injections [][]Injection
+
 	// Of daemons and timers.
 	Spawn        func(context.Context, *Call) (time.Duration, error) // the delay of the first run; nil: none
 	Finalize     bool                                                // holds the object until it has left
@@ -91,13 +94,6 @@ type Handler struct {
 
 // Name is how the handler is named in logs and errors.
 func (h *Handler) Name() string { return string(h.Kind) + " handler " + h.ID }
-
-// IndexWriter is an index in its erased form.
-type IndexWriter interface {
-	Remove(indexing.Owner)
-	Clear()
-	Len() int
-}
 
 // Background tells whether the handler works in the background, as daemons and timers do.
 func (h *Handler) Background() bool { return h.Kind == Daemon || h.Kind == Timer }

@@ -18,11 +18,14 @@ type Live struct {
 	changed chan struct{}
 }
 
-// Set takes a newer version; essential tells whether its essence is another one.
+// Set takes a newer version; essential tells whether its essence is another one. A nil
+// body only counts: the object is kept elsewhere.
 func (l *Live) Set(b *body.Body, essential bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.raw = bytes.Clone(b.Raw())
+	if b != nil {
+		l.raw = bytes.Clone(b.Raw())
+	}
 	l.version++
 	if !essential {
 		return

@@ -8,22 +8,35 @@ type Memos struct {
 	// Operator has those of the operator; nil: these are.
 	Operator *Memos
 
-	mu     sync.Mutex
-	values map[any]any
+	mu    sync.Mutex
+	slots map[any]*slot
+}
+
+type slot struct {
+	mu    sync.Mutex
+	made  bool
+	value any
 }
 
 // Of returns what is kept under a key, which init makes if there is nothing yet. init may
-// ask for other memos of the same object, but not for the one that it makes.
+// ask for other memos of the same object, but not for the one that it makes. If it
+// panics, there is still nothing.
 func (m *Memos) Of(key any, init func() any) any {
 	m.mu.Lock()
-	slot, ok := m.values[key].(func() any)
-	if !ok {
-		if m.values == nil {
-			m.values = map[any]any{}
+	s := m.slots[key]
+	if s == nil {
+		if m.slots == nil {
+			m.slots = map[any]*slot{}
 		}
-		slot = sync.OnceValue(init)
-		m.values[key] = slot
+		s = new(slot)
+		m.slots[key] = s
 	}
 	m.mu.Unlock()
-	return slot()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.made {
+		s.value = init()
+		s.made = true
+	}
+	return s.value
 }

@@ -11,12 +11,13 @@ import (
 	"sync"
 )
 
-// Registry collects registrations, in order, and the mistakes in them. It is safe
-// for concurrent use.
+// Registry collects registrations, in order, with the indices that they fill, and the
+// mistakes in them. It is safe for concurrent use.
 type Registry struct {
 	mu       sync.Mutex
 	handlers []*Handler
 	sound    []*Handler // those of handlers that have no mistakes of their own
+	indices  []*NamedIndex
 	mistakes []error
 }
 
@@ -30,6 +31,11 @@ func (r *Registry) Add(h *Handler, mistakes ...error) {
 	for _, err := range mistakes {
 		r.mistakes = append(r.mistakes, h.Mistake(err))
 	}
+	for _, other := range r.handlers {
+		if h.Kind == Index && other.Index == h.Index {
+			h.Feed++
+		}
+	}
 	r.handlers = append(r.handlers, h)
 	if len(mistakes) > 0 {
 		return // its id may be wrong as well
@@ -41,10 +47,10 @@ func (r *Registry) Add(h *Handler, mistakes ...error) {
 	r.sound = append(r.sound, h)
 }
 
-// collides tells whether two handlers would share a record of progress although
-// they are different ones. Those of one kind do, and those of kinds that can be
+// collides tells whether two handlers would share a record of progress, or a result,
+// although they are different ones. Those of one kind do, and those of kinds that can be
 // called for the same reason (CHG-5, CHG-6), unless they are one function, which is
-// called once then (CHG-4, HID-5).
+// called once then (CHG-4, HID-5). Index functions never do: they feed one index (IDX-1).
 func (h *Handler) collides(other *Handler) bool {
 	return h.Type == other.Type && h.Selector == other.Selector && h.Clashes(other)
 }
@@ -52,7 +58,7 @@ func (h *Handler) collides(other *Handler) bool {
 // Clashes is the part of that which holds on one resource, whatever the selectors:
 // different ones can turn out to mean the same.
 func (h *Handler) Clashes(other *Handler) bool {
-	return h.ID == other.ID &&
+	return h.ID == other.ID && h.Kind != Index &&
 		(h.Kind == other.Kind || h.Func != other.Func && (h.joins(other) || other.joins(h)))
 }
 
@@ -60,7 +66,7 @@ func (h *Handler) Clashes(other *Handler) bool {
 func (h *Handler) joins(other *Handler) bool {
 	switch h.Kind {
 	case Field:
-		return other.Kind != Resume && other.Kind != Event
+		return other.Keeps() && other.Kind != Resume
 	case Resume:
 		return other.Kind == Update || other.Kind == Field || other.Kind == Delete && h.Deleted
 	}
