@@ -481,7 +481,7 @@ func TestWaitingTakesNoGoroutine(t *testing.T) {
 			other.Start()
 			defer other.Stop(daemons.ErrExiting)
 		}
-		if more := runtime.NumGoroutine() - before; more != 0 {
+		if more := runtime.NumGoroutine() - before; more > 0 { // some of others may end meanwhile
 			t.Errorf("%d goroutines more", more)
 		}
 	})
