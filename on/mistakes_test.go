@@ -31,12 +31,7 @@ func mistakesOf(r *kopf.Registry) []error {
 func TestMistakes_FLT2(t *testing.T) {
 	reg := kopf.NewRegistry()
 	in := on.In(reg)
-	for _, c := range []struct {
-		name     string
-		place    [2]string // in this line or, where the call does not fit, in the next one
-		register func()
-		want     string
-	}{
+	checkMistakes(t, reg, []mistake{
 		{"unknown field", lines(), func() { on.Update(scaled, on.Field("spec.replica"), in) },
 			`update handler scaled/spec.replica: no field "replica" in v1.DeploymentSpec at spec (did you mean "replicas"?)`},
 		{"unknown field of a field handler", lines(), func() { on.FieldChange("spec.replica", replicas, in) },
@@ -114,7 +109,21 @@ func TestMistakes_FLT2(t *testing.T) {
 		{"resource with a bad version", lines(), func() { on.Create(scaled, on.ID("m62"), on.Resource("a/b/c", "pods"), in) }, `on.Resource("a/b/c", "pods") needs`},
 		{"resource with a group only", lines(), func() { on.Create(scaled, on.ID("m63"), on.Resource("apps/", "pods"), in) }, `on.Resource("apps/", "pods") needs`},
 		{"SEL-5 resource twice", lines(), func() { on.Create(provision, on.ID("m64"), databases, databases, in) }, "on.Resource is given twice"},
-	} {
+	})
+}
+
+// mistake is one in a registration.
+type mistake struct {
+	name     string
+	place    [2]string // in this line or, where the call does not fit, in the next one
+	register func()
+	want     string
+}
+
+// checkMistakes registers all, and expects one error for each, with its place.
+func checkMistakes(t *testing.T, reg *kopf.Registry, all []mistake) {
+	t.Helper()
+	for _, c := range all {
 		before := len(mistakesOf(reg))
 		c.register()
 		mistakes := mistakesOf(reg)[before:]

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/diff"
 	"github.com/kopf-go/kopf/filters"
 	"github.com/kopf-go/kopf/internal/body"
@@ -28,13 +29,18 @@ func TestKinds(t *testing.T) {
 		registry.Resume: func(in on.AnyOption) { on.Resume(scaled, in) },
 		registry.Field:  func(in on.AnyOption) { on.FieldChange("spec.replicas", replicas, in) },
 		registry.Event:  func(in on.AnyOption) { on.Event(seen, in) },
+		registry.Index:  func(in on.AnyOption) { on.Index(byReplicas, in) },
+		registry.Daemon: func(in on.AnyOption) { on.Daemon(watch, in) },
+		registry.Timer:  func(in on.AnyOption) { on.Timer(tick, in) },
 	} {
 		h := only(t, register)
 		if h.Kind != kind || h.Type != reflect.TypeFor[*appsv1.Deployment]() {
 			t.Errorf("%s handler for %s, want %s", h.Kind, h.Type, kind)
 		}
 		if !h.Selector.Empty() || h.Retries >= 0 || h.Backoff >= 0 || h.Timeout != 0 || h.Errors != registry.ErrorsUnset ||
-			h.Deleted || h.Optional || h.Param != nil || h.When != nil || h.Value != nil || h.Old != nil || h.New != nil {
+			h.Deleted || h.Optional || h.Param != nil || h.When != nil || h.Value != nil || h.Old != nil || h.New != nil ||
+			h.Spawn != nil || h.Finalize || h.Cancellation != (daemons.Cancellation{}) || h.Schedule != (daemons.Schedule{}) ||
+			len(h.Handles) > 0 || len(h.Injections) > 0 || (h.Index != nil) != (kind == registry.Index) || (h.Jitter < 0) != (kind == registry.Timer) {
 			t.Errorf("%s: defaults are %+v", kind, h)
 		}
 	}

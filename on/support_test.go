@@ -35,10 +35,18 @@ func scaled(context.Context, *kopf.Change[*Dep]) error               { return ni
 func provision(context.Context, *kopf.Change[*Database]) error       { return nil }
 func seen(context.Context, *kopf.Event[*Dep]) error                  { return nil }
 func replicas(context.Context, *kopf.FieldChange[*Dep, int32]) error { return nil }
-func always(context.Context, *kopf.Snapshot[*Dep]) bool              { return true }
-func ofPods(context.Context, *kopf.Snapshot[*corev1.Pod]) bool       { return true }
-func generic[T kopf.Object](context.Context, *kopf.Change[T]) error  { return nil }
-func ofSpec(d *Dep) *appsv1.DeploymentSpec                           { return &d.Spec }
+func watch(context.Context, *kopf.Daemon[*Dep]) error                { return nil }
+func tick(context.Context, *kopf.Tick[*Dep]) error                   { return nil }
+func byReplicas(_ context.Context, s *kopf.Snapshot[*Dep]) (map[int32]string, error) {
+	if s.Object.Spec.Replicas == nil {
+		return nil, nil
+	}
+	return map[int32]string{*s.Object.Spec.Replicas: s.Object.Name}, nil
+}
+func always(context.Context, *kopf.Snapshot[*Dep]) bool             { return true }
+func ofPods(context.Context, *kopf.Snapshot[*corev1.Pod]) bool      { return true }
+func generic[T kopf.Object](context.Context, *kopf.Change[T]) error { return nil }
+func ofSpec(d *Dep) *appsv1.DeploymentSpec                          { return &d.Spec }
 func makeHandler(err error) func(context.Context, *kopf.Change[*Dep]) error {
 	return func(context.Context, *kopf.Change[*Dep]) error { return err }
 }

@@ -4,6 +4,7 @@ package misuse
 
 import (
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,13 @@ func result(context.Context, *kopf.Change[*appsv1.Deployment]) (any, error)     
 func snapshot(context.Context, *kopf.Snapshot[*appsv1.Deployment]) bool         { return true }
 func accessor(d *appsv1.Deployment) *int32                                      { return d.Spec.Replicas }
 func noAccessor(d *appsv1.Deployment) int32                                     { return *d.Spec.Replicas }
+func watch(context.Context, *kopf.Daemon[*appsv1.Deployment]) error             { return nil }
+func tick(context.Context, *kopf.Tick[*appsv1.Deployment]) error                { return nil }
+func delay(*appsv1.Deployment) time.Duration                                    { return 0 }
+func index(context.Context, *kopf.Snapshot[*appsv1.Deployment]) (map[string]int, error) {
+	return nil, nil
+}
+func flat(context.Context, *kopf.Snapshot[*appsv1.Deployment]) (int, error) { return 0, nil }
 func edit(c *kopf.Change[*appsv1.Deployment], f func(*corev1.Pod)) {
 	c.Patch.Apply(f) // *"k8s.io/api/apps/v1".Deployment
 }
@@ -34,6 +42,53 @@ func right() {
 	on.Resume(change, on.Deleted())
 	on.FieldChange("spec.replicas", field, on.Old(1), on.New(2), on.Backoff(0))
 	on.Event(event, on.Path("spec"), on.Param(1))
+	var found *kopf.Index[string, int] = on.Index(index, on.Field("spec.replicas"), on.Value(1), on.When(snapshot), on.Label("a", "b"),
+		on.Retries(1), on.Errors(on.Temporary), on.Kind("Deployment"), on.ID("i"), on.Inject(nil))
+	on.Daemon(watch, on.InitialDelayFunc(delay), on.Finalize(), on.CancellationBackoff(1), on.CancellationTimeout(1), on.CancellationPolling(1),
+		on.Path("spec"), on.Annotation("a", "b"), on.Timeout(1), on.Backoff(1), on.Inject(nil), on.Sensitive("spec"))
+	on.Timer(tick, on.InitialDelay(1), on.Interval(1), on.Sharp(), on.Idle(1), on.Jitter(1), on.Uses(found), on.FieldOf(accessor), on.Everything())
+	on.Timer(tick, on.Cron("@daily"))
+	on.Create(change, on.Uses(found), on.Inject(nil))
+	on.Update(change, on.Uses(found))
+	on.Delete(change, on.Uses(found))
+	on.Resume(change, on.Uses(found))
+	on.FieldChange("spec.replicas", field, on.Uses(found))
+}
+
+func wrongInBackground(found *kopf.Index[string, int]) {
+	on.Daemon(watch, on.Old(1))                                    // DaemonOption
+	on.Daemon(watch, on.Interval(1))                               // DaemonOption
+	on.Daemon(watch, on.Sharp())                                   // DaemonOption
+	on.Daemon(watch, on.Idle(1))                                   // DaemonOption
+	on.Daemon(watch, on.Cron("@daily"))                            // DaemonOption
+	on.Daemon(watch, on.Jitter(1))                                 // DaemonOption
+	on.Daemon(watch, on.Uses(found))                               // DaemonOption
+	on.Daemon(watch, on.Optional())                                // DaemonOption
+	on.Timer(tick, on.New(1))                                      // TimerOption
+	on.Timer(tick, on.Finalize())                                  // TimerOption
+	on.Timer(tick, on.CancellationBackoff(1))                      // TimerOption
+	on.Timer(tick, on.CancellationTimeout(1))                      // TimerOption
+	on.Timer(tick, on.CancellationPolling(1))                      // TimerOption
+	on.Timer(tick, on.Deleted())                                   // TimerOption
+	on.Index(index, on.Uses(found))                                // IndexOption
+	on.Index(index, on.InitialDelay(1))                            // IndexOption
+	on.Index(index, on.Interval(1))                                // IndexOption
+	on.Index(index, on.Old(1))                                     // IndexOption
+	on.Index(index, on.Finalize())                                 // IndexOption
+	on.Create(change, on.InitialDelay(1))                          // CreateOption
+	on.Update(change, on.Interval(1))                              // UpdateOption
+	on.Delete(change, on.Finalize())                               // DeleteOption
+	on.Event(event, on.Uses(found))                                // EventOption
+	on.Event(event, on.InitialDelay(1))                            // EventOption
+	on.Daemon(tick)                                                // typed".Daemon[
+	on.Timer(watch)                                                // typed".Tick[
+	on.Index(flat)                                                 // map[K]V
+	on.InitialDelayFunc(noAccessor)                                // "time".Duration
+	on.Uses(index)                                                 // Index[K, V]
+	var wrong *kopf.Index[string, string] = on.Index(index)        // Index[string, int]
+	found.Replace("owner", nil)                                    // no field or method Replace
+	kopf.NewMemo(func() int { return 1 }).Of(context.Background()) // typed".Memoized
+	_ = wrong
 }
 
 func wrong() {
