@@ -17,7 +17,7 @@ var arrows = map[string][]string{
 	"diff":                     {},
 	"indexing":                 {},
 	"daemons":                  {},
-	"internal/engine":          {"internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
+	"internal/engine":          {"daemons", "indexing", "internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
 	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},
 	"internal/outcome":         {"internal/registry", "internal/state"},
 	"internal/patching":        {"diff", "internal/body", "internal/registry"},

@@ -17,6 +17,9 @@ const (
 	Resume Reason = "resume"
 	Noop   Reason = "noop"
 	Free   Reason = "free" // being deleted, and not held by us
+	// Index is no reason of the object's: what a handler has read from an index is
+	// another one now. Handlers see it; their records say resume.
+	Index Reason = "index"
 )
 
 // Facts are what the reason follows from.

@@ -24,6 +24,7 @@ type Subject struct {
 	Sensitive func(path []string) bool
 	Resource  schema.GroupVersionResource
 	Log       *slog.Logger
+	Memos     func() *registry.Memos
 
 	whole diff.Diff // of the essences, once it is known; it is never empty then
 }
@@ -43,7 +44,7 @@ func (s *Subject) PreMatches(ctx context.Context, h *registry.Handler) (ok bool,
 	if h.When == nil {
 		return true, nil
 	}
-	return h.When(ctx, &registry.Call{Body: s.Body, Resource: s.Resource, Log: s.Log})
+	return h.When(ctx, &registry.Call{Body: s.Body, Resource: s.Resource, Log: s.Log, Memos: s.Memos})
 }
 
 // Matches is PreMatches, and for handlers of changes of a field, that it has

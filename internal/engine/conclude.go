@@ -67,7 +67,7 @@ func (c *cycle) conclude() (verdict, error) {
 		}
 	}
 	if !v.again && !v.hold {
-		v.after = end.delay
+		v.after, v.keep = end.delay, !end.done
 	}
 	if c.unusable != nil {
 		return verdict{}, nil
@@ -120,6 +120,9 @@ func (c *cycle) ending() ending {
 	end := ending{done: done, delay: delay, handled: c.essence}
 	if done && c.reason == cause.Create {
 		end.handled, end.ahead = c.handled()
+	}
+	if c.reason == cause.Delete && c.waits && done { // what is done is kept until the daemon has left
+		end.done, end.delay = false, 0
 	}
 	return end
 }

@@ -24,11 +24,13 @@ type cycle struct {
 	now     time.Time
 	carry   *carry // of the cycle before
 	seen    seen
-	resumed map[string]bool // resume handlers that are through in this process
+	resumed map[string]bool            // resume handlers that are through in this process
+	woken   map[*registry.Handler]bool // those that what they have read from an index wants to run again; true: at once
 
 	reason   cause.Reason
 	held     bool // our finalizer is on the object
 	holds    bool // and should be
+	waits    bool // a daemon that holds the object has not left
 	essence  *state.Essence
 	last     *state.Essence // nil: never handled
 	subject  cause.Subject
@@ -98,7 +100,7 @@ func (c *cycle) do() (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	if !inScope && !c.gone {
+	if !inScope && !c.gone && (!c.holds || c.held || b.Deleting()) {
 		return c.release()
 	}
 	if change := c.groundwork(); change != nil && !b.Deleting() && !c.gone {
@@ -128,6 +130,8 @@ func (c *cycle) do() (verdict, error) {
 			c.reason = cause.Update
 		}
 	}
+	c.takeWoken(handled)
+	defer c.putBackWoken()
 	selected, err := c.selection()
 	if err != nil {
 		return verdict{}, err
@@ -183,6 +187,16 @@ func (c *cycle) scope() (inScope bool, err error) {
 		inScope = inScope || matches
 		c.holds = c.holds || holds && matches
 	}
+	c.waits = c.object.holding()
+	for _, h := range c.kind.background {
+		if !h.Finalize || c.holds || c.body.Deleting() || c.object.through(h) {
+			continue
+		}
+		if c.holds, err = c.asks(h, c.subject.PreMatches); err != nil {
+			return false, err
+		}
+	}
+	c.holds = c.holds || c.waits
 	return inScope, nil
 }
 
@@ -197,17 +211,17 @@ func (c *cycle) asks(h *registry.Handler, filter func(context.Context, *registry
 	return matches, err
 }
 
-// release lets go of an object that no handler is for: finalizer and progress go,
-// if there are any (FIN-4, B35).
+// release lets go of an object that no change handler is for: finalizer and progress go,
+// if there are any (FIN-4, B35), unless a daemon still holds it.
 func (c *cycle) release() (verdict, error) {
 	c.object.initial = false
-	if c.held {
+	if c.held && !c.holds {
 		c.log.Info("no handler is for this object any more, it is released")
 	}
 	v, err := c.deliver(func() patching.Change {
 		change := c.kind.change(c.purge(nil), c.allEdits())
 		change.Results = c.results()
-		if c.held {
+		if c.held && !c.holds {
 			change.RemoveFinalizer = c.kind.engine.naming.Finalizer
 		}
 		return change
@@ -222,10 +236,14 @@ func (c *cycle) release() (verdict, error) {
 func (c *cycle) selection() ([]*registry.Handler, error) {
 	var selected []*registry.Handler
 	for _, h := range c.kind.changeHandlers {
+		filter := c.wants
 		if !cause.Candidate(h, c.reason, c.object.initial) {
-			continue
+			if !c.wakes(h) {
+				continue
+			}
+			filter = c.inScopeOf
 		}
-		wants, err := c.wants(h)
+		wants, err := filter(h)
 		if err != nil {
 			return nil, err
 		}

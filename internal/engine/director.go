@@ -58,17 +58,42 @@ func (d *director) run(ctx context.Context) {
 	for _, name := range d.Namespaces.exact() {
 		d.serve(ctx, name)
 	}
+	listed := make(chan struct{})
 	if d.Namespaces.dynamic() {
-		d.followNamespaces(ctx)
+		d.followNamespaces(ctx, sync.OnceFunc(func() { close(listed) }))
+	} else {
+		close(listed)
 	}
 	if d.crds {
 		d.followCRDs(ctx)
 	}
 	d.look(ctx)
+	d.streams.Go(func() { d.begin(ctx, listed) })
 	for ctx.Err() == nil {
 		d.await(ctx)
 		d.heed()
 		d.look(ctx)
+	}
+}
+
+// begin has all followed when the indices are complete, for which the streams that fill
+// them must be known.
+func (d *director) begin(ctx context.Context, namespaces <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-namespaces:
+	}
+	d.ready.seal()
+	select {
+	case <-ctx.Done():
+		return
+	case <-d.ready.opened:
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range d.kinds {
+		d.followAll(ctx, k)
 	}
 }
 
@@ -160,6 +185,7 @@ func (d *director) endKind(k *kind, gone bool) {
 		if f.kind == k {
 			f.cancel()
 			delete(d.following, key)
+			d.ready.settle(key)
 			ended = append(ended, f.ended)
 		}
 	}
@@ -179,6 +205,11 @@ func (d *director) startKind(ctx context.Context, k *kind) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.kinds = append(d.kinds, k)
+	d.followAll(ctx, k)
+}
+
+// followAll starts the streams of a kind. The caller holds the lock.
+func (d *director) followAll(ctx context.Context, k *kind) {
 	if !k.resource.Namespaced || d.Namespaces.all() {
 		d.follow(ctx, k, "")
 		return
@@ -188,11 +219,15 @@ func (d *director) startKind(ctx context.Context, k *kind) {
 	}
 }
 
-// follow starts the stream of a kind in a namespace. The caller holds the lock.
+// follow starts the stream of a kind in a namespace, if it is time for that. The caller
+// holds the lock.
 func (d *director) follow(ctx context.Context, k *kind, namespace string) {
 	key := streamKey{k.resource.GVR, namespace}
-	if _, is := d.following[key]; is {
+	if _, is := d.following[key]; is || len(k.indexHandlers) == 0 && !d.ready.ready() {
 		return
+	}
+	if len(k.indexHandlers) > 0 {
+		d.ready.await(key, k)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	f := &following{kind: k, cancel: cancel, restart: func() {}, ended: make(chan struct{})}
@@ -200,7 +235,7 @@ func (d *director) follow(ctx context.Context, k *kind, namespace string) {
 	s := stream.New(stream.Options{
 		Client: k.client, GVR: k.resource.GVR, GVK: k.resource.GVK, Namespace: namespace,
 		OnEvent: k.handle,
-		OnError: func(f stream.Failure) { d.failed(k, f) },
+		OnError: func(f stream.Failure) { d.failed(k, key, f) },
 		Silence: d.settings.InactivityTimeout,
 		Logger:  d.log,
 	})
@@ -219,6 +254,7 @@ func (d *director) follow(ctx context.Context, k *kind, namespace string) {
 		select {
 		case <-ctx.Done():
 		case <-s.Synced():
+			d.ready.settle(key)
 			k.mu.Lock()
 			n := len(k.objects)
 			k.mu.Unlock()
@@ -229,7 +265,10 @@ func (d *director) follow(ctx context.Context, k *kind, namespace string) {
 
 // failed says what goes wrong in a stream. What passes by itself is for the debug
 // level; what somebody has to mend is said once.
-func (d *director) failed(k *kind, f stream.Failure) {
+func (d *director) failed(k *kind, key streamKey, f stream.Failure) {
+	if len(k.indexHandlers) > 0 && (f.Reason == stream.Forbidden || f.Reason == stream.Unauthorized || f.Reason == stream.NotServed) {
+		d.settleWithout(k, key)
+	}
 	switch f.Reason {
 	case stream.Forbidden:
 		ids := make([]string, 0, 1)
@@ -249,9 +288,21 @@ func (d *director) failed(k *kind, f stream.Failure) {
 	}
 }
 
+// settleWithout goes on without the objects of a stream that nothing comes from.
+func (d *director) settleWithout(k *kind, key streamKey) {
+	if d.ready.awaits(key) {
+		for _, h := range k.indexHandlers {
+			d.once(slog.LevelError, "index is not complete: its objects cannot be read; handlers run without them until they can",
+				"index", h.ID, "resource", resourceName(k.resource.GVR), "namespace", key.namespace, "source", h.Source)
+		}
+	}
+	d.ready.settle(key)
+}
+
 // followNamespaces serves the namespaces that match, as they come and go. One that
-// is being deleted is served until it is gone, for its objects may need us (B33).
-func (d *director) followNamespaces(ctx context.Context) {
+// is being deleted is served until it is gone, for its objects may need us (B33). listed
+// is called when those that are there are known, or cannot be.
+func (d *director) followNamespaces(ctx context.Context, listed func()) {
 	s := stream.New(stream.Options{
 		Client: d.client, GVR: corev1.SchemeGroupVersion.WithResource("namespaces"),
 		GVK: corev1.SchemeGroupVersion.WithKind("Namespace"), Logger: d.log, Silence: d.settings.InactivityTimeout,
@@ -267,12 +318,20 @@ func (d *director) followNamespaces(ctx context.Context) {
 		},
 		OnError: func(f stream.Failure) {
 			if f.Reason == stream.Forbidden {
+				listed()
 				d.once(slog.LevelError, "permission is missing, patterns of namespaces match nothing: grant the verb, or give exact names",
 					"verb", f.Verb, "resource", "namespaces", "error", f.Err)
 			}
 		},
 	})
 	d.streams.Go(func() { s.Run(ctx) })
+	d.streams.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-s.Synced():
+			listed()
+		}
+	})
 }
 
 func (d *director) serve(ctx context.Context, namespace string) {
@@ -301,6 +360,7 @@ func (d *director) abandon(namespace string) {
 		}
 		f.cancel()
 		delete(d.following, key)
+		d.ready.settle(key)
 		objects := f.kind.in(namespace) // not those of a namespace that is created anew meanwhile
 		d.streams.Go(func() {
 			<-f.ended

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,29 +40,38 @@ type Engine struct {
 	log      *slog.Logger
 	timers   *timers
 	gate     *gate
+	ready    *readiness
 	events   *complaints
 	loops    *loops
+	memos    registry.Memos // of the operator
 
 	// handling is what handlers run with; it ends when the operator stops. writing is
-	// for requests: it lasts until what was begun is written down.
-	handling, writing context.Context
+	// for requests: it lasts until what was begun is written down. working is for work in
+	// the background, which is stopped object by object.
+	handling, writing, working context.Context
 
-	mu      sync.Mutex
-	running int
-	closed  bool
-	idle    chan struct{} // closed when closed and nothing runs
-	calls   map[*registry.Call]string
+	mu        sync.Mutex
+	running   int
+	closed    bool
+	idle      chan struct{} // closed when closed and nothing runs
+	calls     map[*registry.Call]string
+	employed  map[*object]bool           // those with work in the background
+	suspended error                      // why nothing may run in the background; nil: it may
+	pointless map[*registry.Handler]bool // those that use indices and have read nothing, as it was said
 }
 
 // New makes an engine.
 func New(c Config) *Engine {
 	settings := c.Settings.WithDefaults()
-	return &Engine{
+	e := &Engine{
 		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
 		timers: newTimers(), gate: newGate(settings.MaxCycles), events: newComplaints(c.Client, c.Log),
 		loops: newLoops(settings.LoopLimit, settings.LoopWindow),
 		idle:  make(chan struct{}), calls: map[*registry.Call]string{},
+		employed: map[*object]bool{}, pointless: map[*registry.Handler]bool{},
 	}
+	e.ready = newReadiness(e)
+	return e
 }
 
 // Run follows and handles until the context ends, then stops in an orderly way:
@@ -71,14 +82,17 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.handling, stopHandling = context.WithCancelCause(context.WithoutCancel(ctx))
 	var stopWriting context.CancelFunc
 	e.writing, stopWriting = context.WithCancel(context.WithoutCancel(ctx))
+	e.working = context.WithoutCancel(ctx)
 
 	var background sync.WaitGroup
 	background.Go(func() { e.timers.run(e.writing) })
 	background.Go(func() { e.events.run(e.writing) })
 
+	e.ready.begin(e.Handlers)
 	newDirector(e).run(ctx) // returns when all streams have ended
 
 	stopHandling(ErrExiting)
+	e.suspend(ErrExiting)
 	err := e.close()
 	stopWriting()
 	background.Wait()
@@ -115,18 +129,19 @@ func (e *Engine) close() error {
 	e.mu.Unlock()
 	limit := time.NewTimer(e.settings.ExitTimeout)
 	defer limit.Stop()
+	late := false
 	select {
 	case <-e.idle:
-		return nil
 	case <-limit.C:
+		late = true
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var errs []error
-	for _, name := range e.calls {
-		errs = append(errs, fmt.Errorf("%s did not return within %s after its context ended, and is left behind", name, e.settings.ExitTimeout))
+	for _, name := range slices.Sorted(maps.Values(e.calls)) { // if it is not late, they were abandoned before
+		errs = append(errs, fmt.Errorf("%s did not return in time after its context ended, and is left behind", name))
 	}
-	if len(errs) == 0 {
+	if late && len(errs) == 0 {
 		errs = append(errs, fmt.Errorf("writing did not end within %s", e.settings.ExitTimeout))
 	}
 	return errors.Join(errs...)

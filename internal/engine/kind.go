@@ -33,14 +33,19 @@ type kind struct {
 	missing  int       // how often the API server said that there is none
 
 	handlers         []*registry.Handler // all, in order of registration
+	indexHandlers    []*registry.Handler
 	eventHandlers    []*registry.Handler
+	background       []*registry.Handler // daemons and timers
 	changeHandlers   []*registry.Handler
 	optionalHandlers []*registry.Handler // of changeHandlers: delete handlers that hold nothing
+	holders          []*registry.Handler // those that hold objects: delete handlers, daemons
+	users            []*registry.Handler // of changeHandlers: those that use indices
 	keys             map[*registry.Handler]*state.Keys
 	store            *state.Store // what is kept on the objects
 	resumes          bool         // there are resume handlers
+	idles            bool         // somebody wants to know when an object has changed last
 	// simpleHolds tells that labels and annotations alone decide which objects the
-	// delete handlers hold.
+	// holders hold.
 	simpleHolds bool
 
 	mu         sync.Mutex
@@ -58,7 +63,7 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 	kept := e.State
 	kept.Secret = r.GVR.Group == "" && r.GVR.Resource == "secrets"
 	for _, h := range handlers {
-		if len(h.Field) > 0 {
+		if len(h.Field) > 0 && h.Keeps() {
 			kept.Extra = append(kept.Extra, h.Field) // counts although it may not be essential (ESS-3)
 		}
 		for _, path := range h.Sensitive {
@@ -70,26 +75,51 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 		return nil, err
 	}
 	for _, h := range handlers {
-		if h.Kind == registry.Event {
-			k.eventHandlers = append(k.eventHandlers, h)
-			continue
-		}
-		k.changeHandlers = append(k.changeHandlers, h)
-		k.keys[h] = k.store.Key(h.ID)
-		switch {
-		case h.Kind == registry.Resume:
-			k.resumes = true
-		case h.Kind == registry.Delete && h.Optional:
-			k.optionalHandlers = append(k.optionalHandlers, h)
-		case h.Kind == registry.Delete && (h.When != nil || len(h.Field) > 0):
-			k.simpleHolds = false
-		}
+		k.add(h)
 	}
 	if metadataOnly(handlers) && (len(k.changeHandlers) == 0 || !e.settings.StateInBody) {
 		k.client = e.client.MetadataOnly(r.GVK)
 	}
 	return k, nil
 }
+
+// add sorts a handler in.
+func (k *kind) add(h *registry.Handler) {
+	if h.Finalize || h.Kind == registry.Delete && !h.Optional {
+		k.holders = append(k.holders, h)
+		k.simpleHolds = k.simpleHolds && h.When == nil && len(h.Field) == 0
+	}
+	switch h.Kind {
+	case registry.Event:
+		k.eventHandlers = append(k.eventHandlers, h)
+		return
+	case registry.Index:
+		k.indexHandlers = append(k.indexHandlers, h)
+		return
+	case registry.Daemon, registry.Timer:
+		k.background = append(k.background, h)
+		k.idles = k.idles || h.Kind == registry.Daemon || h.Schedule.Idle > 0
+		return
+	case registry.Resume:
+		k.resumes = true
+	case registry.Delete:
+		if h.Optional {
+			k.optionalHandlers = append(k.optionalHandlers, h)
+		}
+	}
+	k.changeHandlers = append(k.changeHandlers, h)
+	k.keys[h] = k.store.Key(h.ID)
+	if len(h.Uses) > 0 {
+		k.users = append(k.users, h)
+	}
+}
+
+// observes tells whether events of objects are of interest one by one.
+func (k *kind) observes() bool { return len(k.eventHandlers)+len(k.background) > 0 }
+
+// changes tells whether there may be something to do for, or on, an object that has changed.
+// For daemons and timers there is: a finalizer of theirs, of ours or of a Python operator's.
+func (k *kind) changes() bool { return len(k.changeHandlers)+len(k.background) > 0 }
 
 func resourceName(gvr schema.GroupVersionResource) string {
 	return gvr.GroupResource().String()
@@ -108,6 +138,10 @@ func (k *kind) handle(event stream.Event) {
 		k.objects[b.UID] = o
 	}
 	k.mu.Unlock()
+	if len(k.indexHandlers) > 0 {
+		o.index(event)
+		return
+	}
 	o.offer(event)
 }
 
@@ -146,6 +180,7 @@ func (k *kind) bury(objects []*object) {
 func (k *kind) forget(o *object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	o.forgetReadings()
 	delete(k.objects, o.uid)
 	delete(k.complaints, o.uid)
 }
@@ -176,27 +211,32 @@ func (k *kind) quiet(b *body.Body, initial bool) bool {
 	if b.Deleting() {
 		return !held && len(k.optionalHandlers) == 0
 	}
-	inScope := false
-	holds := false
+	inScope, holds := false, false
 	for _, h := range k.changeHandlers {
 		labelled, err := cause.Labelled(h, b)
 		if err != nil {
 			return false
 		}
-		if !labelled {
-			continue
+		inScope = inScope || labelled
+	}
+	for _, h := range k.holders {
+		labelled, err := cause.Labelled(h, b)
+		if err != nil {
+			return false
 		}
-		inScope = true
-		holds = holds || h.Kind == registry.Delete && !h.Optional
+		holds = holds || labelled
 	}
 	if k.store.HasStray(b) { // a record of progress
 		return false
 	}
-	if !inScope {
+	if !inScope && !holds {
 		return !held
 	}
-	if !k.simpleHolds || held != holds || initial && k.resumes {
+	if !k.simpleHolds || held != holds || inScope && initial && (k.resumes || len(k.users) > 0) {
 		return false
+	}
+	if !inScope {
+		return true
 	}
 	same, known, err := k.store.Handled(b)
 	return err == nil && known && same

@@ -28,14 +28,23 @@ type object struct {
 
 	mu sync.Mutex
 
+	indexed *indexed // nil: nothing is to be indexed
+
 	// Observe lane.
-	events    []stream.Event
-	observing bool
+	events     []stream.Event
+	observing  bool
+	background *background // nil: no daemon or timer was for the object yet
+
+	memos *registry.Memos // nil: nobody has asked for them yet
+
+	readings readings                   // of change handlers that use indices
+	woken    map[*registry.Handler]bool // those of them that are to run again; true: at once
 
 	// Change lane.
 	seen    string // the newest version that the lane knows, own writes included
 	initial bool   // was there at the first listing, and was not handled since
 	gone    bool
+	leaving bool  // its deletion was requested
 	ended   bool  // delete handlers are through, though the object may be there
 	work    *work // nil: nothing is going on
 }
@@ -64,10 +73,10 @@ func newWork() *work { return &work{seen: seen{}, resumed: map[string]bool{}} }
 // offer takes an event of the object: the only way in from the stream. It does not
 // block.
 func (o *object) offer(event stream.Event) {
-	if len(o.kind.eventHandlers) > 0 {
+	if o.kind.observes() {
 		o.observe(event)
 	}
-	if len(o.kind.changeHandlers) == 0 {
+	if !o.kind.changes() {
 		if event.Type == stream.Deleted {
 			o.kind.forget(o)
 		}
@@ -75,6 +84,7 @@ func (o *object) offer(event stream.Event) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.leaving = o.leaving || event.Type == stream.Deleted || event.Body.Deleting()
 	if event.Type == stream.Deleted && !o.gone {
 		o.vanish(event)
 		return
@@ -165,6 +175,7 @@ type verdict struct {
 	again bool          // at once: the cycle changed the object, or wants a fresher one
 	after time.Duration // then; zero: when something happens
 	hold  bool          // not before, whatever happens
+	keep  bool          // something is going on that is not written down
 }
 
 // run is the change lane: cycles until there is nothing to do.
@@ -230,6 +241,9 @@ func (o *object) settle(v verdict, err error) bool {
 		return false
 	case o.gone:
 		o.kind.forget(o)
+	case v.keep:
+		w.running = false
+		return false
 	case time.Now().Before(w.blindUntil):
 		w.running = false
 		w.timer = e.timers.at(w.blindUntil, o.wake)
@@ -325,6 +339,16 @@ func (o *object) learn(b *body.Body) *body.Body {
 func (o *object) finish(r cause.Reason) {
 	o.initial = false
 	o.ended = o.ended || r == cause.Delete || r == cause.Free
+}
+
+// Memos are what handlers remember of the object.
+func (o *object) Memos() *registry.Memos {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.memos == nil {
+		o.memos = &registry.Memos{Operator: &o.kind.engine.memos}
+	}
+	return o.memos
 }
 
 // identity is a body that says who the object was, and no more.

@@ -13,6 +13,7 @@ import (
 	"github.com/kopf-go/kopf/internal/cause"
 	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/internal/stream"
 )
 
@@ -49,18 +50,28 @@ func (o *object) drain() {
 		o.events[0] = stream.Event{}
 		o.events = o.events[1:]
 		o.mu.Unlock()
-		edits := new(registry.Edits)
-		for _, h := range o.kind.eventHandlers {
-			o.show(h, event, edits)
-		}
-		if len(edits.List()) > 0 && event.Type != stream.Deleted {
-			if wait := o.amend(event.Body, edits); wait > 0 {
-				ended = true
-				o.kind.engine.timers.at(time.Now().Add(wait), o.resume)
-				return
-			}
+		if o.tell(event) {
+			ended = true
+			return
 		}
 	}
+}
+
+// tell shows an event to all who observe. It tells whether the lane pauses after that.
+func (o *object) tell(event stream.Event) (pauses bool) {
+	edits := new(registry.Edits)
+	for _, h := range o.kind.eventHandlers {
+		o.show(h, event, edits)
+	}
+	var wait time.Duration
+	if len(edits.List()) > 0 && event.Type != stream.Deleted {
+		wait = o.amend(event.Body, edits)
+	}
+	o.supervise(event)
+	if wait > 0 {
+		o.kind.engine.timers.at(time.Now().Add(wait), o.resume)
+	}
+	return wait > 0
 }
 
 // resume goes on with the events after a pause.
@@ -98,42 +109,47 @@ func (o *object) amend(b *body.Body, edits *registry.Edits) time.Duration {
 	return wait
 }
 
-// amend writes edits of event handlers. They take no part in the change lane's
-// bookkeeping, which gets to know of them by the event that they cause.
+// amend writes edits of event handlers.
 func (w *writer) amend(change patching.Change) (wait time.Duration, err error) {
+	was, changed, err := w.insist(change)
+	if err == nil && changed {
+		wait = w.object.circling(w.body, was, true)
+	}
+	return wait, err
+}
+
+// insist writes what takes no part in the change lane's bookkeeping, which gets to know
+// of it by the event that it causes. It returns the essence that it was applied to.
+func (w *writer) insist(change patching.Change) (was *state.Essence, changed bool, err error) {
 	o := w.object
 	for range maxConflicts {
-		was := o.kind.store.Essence(w.body)
-		var changed bool
-		if changed, err = w.apply(change); err == nil && changed {
-			return o.circling(w.body, was, true), nil
-		}
-		if !apierrors.IsConflict(err) {
-			return 0, err
+		was = o.kind.store.Essence(w.body)
+		if changed, err = w.apply(change); !apierrors.IsConflict(err) {
+			return was, changed, err
 		}
 		fresh, err := o.kind.client.Get(o.kind.engine.writing, o.kind.resource.GVR, o.namespace, o.name)
 		if err != nil {
-			return 0, err
+			return was, false, err
 		}
 		if fresh.UID != o.uid {
-			return 0, errGone
+			return was, false, errGone
 		}
 		w.body = fresh
 	}
-	return 0, fmt.Errorf("there was a conflict each time: %w", err)
+	return was, false, fmt.Errorf("there was a conflict each time: %w", err)
 }
 
 // show calls an event handler; whatever it returns is logged and forgotten (EVT-3).
 func (o *object) show(h *registry.Handler, event stream.Event, edits *registry.Edits) {
 	e, k := o.kind.engine, o.kind
 	log := o.log().With("handler", h.ID, "event", eventName(event.Type))
-	subject := &cause.Subject{Body: event.Body, Resource: k.resource.GVR, Log: log}
+	subject := &cause.Subject{Body: event.Body, Resource: k.resource.GVR, Log: log, Memos: o.Memos}
 	matches, err := subject.PreMatches(e.handling, h)
 	if matches && err == nil {
 		own := edits.For(h.ID)
 		err = e.call(e.handling, o, h, &registry.Call{
 			Body: event.Body, Identity: event.Missed, Resource: k.resource.GVR,
-			Type: eventName(event.Type), Param: h.Param, Log: log, Patch: own,
+			Type: eventName(event.Type), Param: h.Param, Log: log, Patch: own, Memos: o.Memos,
 		})
 		edits.Add(own.List()...)
 	}

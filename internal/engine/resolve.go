@@ -91,13 +91,17 @@ func (d *director) unserved(h *registry.Handler, who []any) {
 	if !h.Selector.Specific() {
 		level = slog.LevelWarn
 	}
+	message := "resource is not served by the cluster, its handlers wait until it is"
+	if h.Kind == registry.Index {
+		message = "resource is not served by the cluster, its index stays empty until it is"
+	}
 	for gv, err := range d.catalogue.failures() {
 		if h.Selector.HasGroup && h.Selector.Group == gv.Group {
 			d.say(h, level, "resource is not found, its handlers wait", append(who, "error", err)...)
 			return
 		}
 	}
-	d.say(h, level, "resource is not served by the cluster, its handlers wait until it is", who...)
+	d.say(h, level, message, who...)
 }
 
 // faithful keeps a handler without a version of its own with the version that it has
@@ -128,7 +132,7 @@ func (d *director) able(h *registry.Handler, found []registry.APIResource, who [
 		switch {
 		case !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch"):
 			blind = append(blind, r)
-		case h.Kind != registry.Event && !slices.Contains(r.Verbs, "patch"):
+		case (h.Keeps() || h.Finalize) && !slices.Contains(r.Verbs, "patch"):
 			fixed = append(fixed, r)
 		default:
 			able = append(able, r)
@@ -163,7 +167,7 @@ func names(resources []registry.APIResource) string {
 // before it: on one resource, ids say whose progress is whose, though the selectors
 // did not show that it is one.
 func (d *director) compatible(h *registry.Handler, a *assignment) bool {
-	if h.Kind == registry.Event {
+	if h.Kind == registry.Event || h.Kind == registry.Index {
 		return true
 	}
 	for _, other := range a.handlers {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/cause"
 	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/outcome"
@@ -24,6 +25,7 @@ type task struct {
 	old     *state.Essence // to tell changes from, if it is not the last-handled one
 	saw     *state.Essence // what it has finished with, if that was in this cycle
 	skipped bool           // it is due, and the lifecycle picks nobody
+	byIndex bool           // it is only for what it has read from an index
 
 	parent   *task
 	children []*task // sub-handlers that were declared in this cycle
@@ -63,6 +65,7 @@ func (c *cycle) prepare(selected []*registry.Handler) error {
 	for _, h := range selected {
 		t := c.newTask(h, c.kind.keys[h], records)
 		t.old = c.base(h)
+		c.rouse(t)
 		c.tasks = append(c.tasks, t)
 	}
 	return nil
@@ -210,6 +213,11 @@ func (c *cycle) invoke(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
+	var reading *indexing.Reader
+	if len(h.Uses) > 0 {
+		ctx, reading = c.object.track(ctx, h)
+		delete(c.woken, h)
+	}
 	err = e.call(ctx, c.object, h, args)
 	c.edits.Add(args.Patch.Take()...)
 	if err != nil {
@@ -219,6 +227,7 @@ func (c *cycle) invoke(ctx context.Context, t *task) error {
 	if _, err := args.Subhandlers.Execute(ctx); err != nil {
 		return err
 	}
+	e.check(h, reading)
 	return c.unfinished(t.children)
 }
 
@@ -228,7 +237,10 @@ func (c *cycle) arguments(t *task) (*registry.Call, error) {
 	args := &registry.Call{
 		Body: c.body, Resource: c.kind.resource.GVR, Reason: string(c.purpose()),
 		Retry: t.record.Retries, Started: t.record.Started, Param: h.Param, Patch: c.edits.For(h.ID),
-		Log: c.log.With("handler", h.ID, "attempt", t.record.Retries+1),
+		Log: c.log.With("handler", h.ID, "attempt", t.record.Retries+1), Memos: c.object.Memos,
+	}
+	if t.byIndex {
+		args.Reason = string(cause.Index)
 	}
 	args.Subhandlers = &registry.Subhandlers{Parent: h, Run: func(ctx context.Context, declared []*registry.Handler) ([]registry.SubOutcome, error) {
 		c.edits.Add(args.Patch.Take()...) // the sub-handlers come after them
@@ -250,7 +262,7 @@ func (c *cycle) arguments(t *task) (*registry.Call, error) {
 func (c *cycle) newSubject() cause.Subject {
 	return cause.Subject{
 		Body: c.body, Old: c.last, New: c.essence, Sensitive: c.kind.store.Sensitive,
-		Resource: c.kind.resource.GVR, Log: c.log,
+		Resource: c.kind.resource.GVR, Log: c.log, Memos: c.object.Memos,
 	}
 }
 

@@ -23,4 +23,25 @@ var Complaints = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Objects that cannot be handled as they should be, by kind of resource and reason.",
 }, []string{"kind", "outcome"})
 
-func init() { metrics.Registry.MustRegister(Attempts, Complaints) }
+// IndicesReady is how long it took after the start until all indices held what was there.
+var IndicesReady = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "kopf_indices_ready_seconds",
+	Help: "Time from the start until all indices held what was there at the start.",
+})
+
+// Background counts the daemons and ticks of timers that run.
+var Background = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "kopf_background_running",
+	Help: "Daemons and ticks of timers that run, by kind of resource and handler.",
+}, []string{"kind", "handler"})
+
+// Abandoned counts daemons and ticks of timers that did not leave when they had to, and
+// were left behind.
+var Abandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "kopf_background_abandoned_total",
+	Help: "Daemons and ticks of timers that were left behind, by kind of resource and handler.",
+}, []string{"kind", "handler"})
+
+func init() {
+	metrics.Registry.MustRegister(Attempts, Complaints, IndicesReady, Background, Abandoned)
+}

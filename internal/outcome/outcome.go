@@ -111,7 +111,7 @@ func Of(h *registry.Handler, r state.Record, err error, now time.Time, backoff t
 		return failed(err)
 	case errors.As(err, &retry):
 		return again(h, r, err, now, max(retry.After, 0))
-	case h.Errors == registry.ErrorsIgnored:
+	case h.Errors == registry.ErrorsIgnored, h.Errors == registry.ErrorsUnset && h.Kind == registry.Index: // IDX-8
 		return Outcome{Final: true, Ignored: err}
 	case h.Errors == registry.ErrorsPermanent:
 		return failed(err)

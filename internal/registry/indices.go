@@ -12,6 +12,7 @@ import (
 
 // IndexWriter is an index in its erased form.
 type IndexWriter interface {
+	indexing.AnyIndex
 	Remove(indexing.Owner)
 	Clear()
 	Len() int

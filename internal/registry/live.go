@@ -37,6 +37,13 @@ func (l *Live) Set(b *body.Body, essential bool) {
 	}
 }
 
+// Clear forgets the object, which nobody needs now.
+func (l *Live) Clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.raw = nil
+}
+
 // Versions counts what was set, and how often that was an essential change.
 func (l *Live) Versions() (version, essence int) {
 	l.mu.Lock()

@@ -1,0 +1,306 @@
+package engine
+
+import (
+	"errors"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kopf-go/kopf/daemons"
+	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/stream"
+)
+
+// background is what an object has of daemons and timers: the newest version of it, for
+// those that are wanted, and a worker for each handler.
+type background struct {
+	initial bool // the object was there at the start
+	ended   bool // and is no more. The object's lock guards it
+	live    registry.Live
+	workers []*worker // by the kind's background handlers; nil: was never wanted. The object's lock guards it
+
+	mu      sync.Mutex
+	seen    string // the version of live
+	essence uint64
+	changed time.Time // when the essence was another one for the last time
+}
+
+// supervise begins and ends daemons and timers, as an event asks for it (DMN-2). A daemon
+// that holds its object begins when the finalizer is on it, and not before.
+func (o *object) supervise(event stream.Event) {
+	if len(o.kind.background) == 0 {
+		return
+	}
+	b := event.Body
+	wanted := make([]bool, len(o.kind.background))
+	why := daemons.ErrDeleted
+	if event.Type != stream.Deleted && !b.Deleting() {
+		why = daemons.ErrMismatch
+		for i := range wanted {
+			wanted[i] = o.wants(i, b)
+		}
+	}
+	if !o.attend(event, wanted) {
+		return
+	}
+	for i, h := range o.kind.background {
+		w, released := o.assign(i, wanted[i], why)
+		if w == nil {
+			continue
+		}
+		w.steer()
+		if released && h.Finalize && w.Lets() {
+			o.reconsider()
+		}
+	}
+	o.retire()
+}
+
+// wants tells whether a daemon or timer is to run on the object.
+func (o *object) wants(i int, b *body.Body) bool {
+	e, h := o.kind.engine, o.kind.background[i]
+	log := o.log().With("handler", h.ID)
+	subject := &cause.Subject{Body: b, Resource: o.kind.resource.GVR, Log: log, Memos: o.Memos}
+	matches, err := subject.PreMatches(e.handling, h)
+	running := o.wanted(i)
+	if undecoded := (*registry.DecodeError)(nil); errors.As(err, &undecoded) {
+		e.complain(o, b, undecodable, undecoded)
+		return running
+	}
+	if err != nil {
+		if !e.stopping() {
+			log.Error("filter failed, what runs goes on and nothing begins", "error", err)
+		}
+		return running
+	}
+	return matches && (running || !h.Finalize || b.HasFinalizer(e.naming.Finalizer))
+}
+
+func (o *object) wanted(i int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.background != nil && o.background.workers[i] != nil && o.background.workers[i].wanted
+}
+
+// attend keeps the newest version of an object that something is wanted for, or runs on.
+// It tells whether there is something to do for its workers.
+func (o *object) attend(event stream.Event, wanted []bool) bool {
+	o.mu.Lock()
+	bg := o.background
+	busy := slices.Contains(wanted, true)
+	if bg == nil && busy {
+		bg = &background{initial: event.Type == stream.Listed, workers: make([]*worker, len(wanted))}
+		o.background = bg
+		o.kind.engine.employ(o)
+	}
+	if bg != nil {
+		bg.ended = bg.ended || event.Type == stream.Deleted
+		busy = busy || slices.ContainsFunc(bg.workers, func(w *worker) bool { return w != nil && w.Running() })
+	}
+	o.mu.Unlock()
+	if bg == nil {
+		return false
+	}
+	if busy && !event.Missed {
+		o.kind.show(bg, event.Body)
+	}
+	return true
+}
+
+// show makes a version of the object the newest one, if it is. The answer to a write may
+// come before the events of what was written earlier.
+func (k *kind) show(bg *background, b *body.Body) {
+	bg.mu.Lock()
+	defer bg.mu.Unlock()
+	if order, err := resourceversion.CompareResourceVersion(b.ResourceVersion, bg.seen); bg.seen != "" && err == nil && order <= 0 {
+		return
+	}
+	bg.seen = b.ResourceVersion
+	essential := false
+	if k.idles {
+		sum := maphash.Bytes(essenceSeed, k.store.Essence(b).Bytes())
+		if essential = sum != bg.essence || bg.changed.IsZero(); essential {
+			bg.essence, bg.changed = sum, time.Now()
+		}
+	}
+	bg.live.Set(b, essential)
+}
+
+var essenceSeed = maphash.MakeSeed()
+
+// lastChange is when the object has changed last.
+func (bg *background) lastChange() time.Time {
+	bg.mu.Lock()
+	defer bg.mu.Unlock()
+	return bg.changed
+}
+
+// newest is the newest version that is known.
+func (bg *background) newest() (*body.Body, string) {
+	bg.mu.Lock()
+	defer bg.mu.Unlock()
+	b, _, _ := bg.live.Body()
+	return b, bg.seen
+}
+
+// assign says what is wanted of a worker, and returns it; nil: there is none. released
+// tells that it was wanted before.
+func (o *object) assign(i int, wanted bool, why error) (w *worker, released bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	wanted = wanted && !o.leaving // the change lane may know already, and have let the object go
+	w = o.background.workers[i]
+	if w == nil {
+		if !wanted {
+			return nil, false
+		}
+		w = newWorker(o, o.background, o.kind.background[i])
+		o.background.workers[i] = w
+	}
+	released = w.wanted && !wanted
+	if w.wanted = wanted; !wanted {
+		w.why = why
+		if o.leaving {
+			w.why = daemons.ErrDeleted
+		}
+	}
+	return w, released
+}
+
+// retire forgets what nobody needs any more: the object's bytes, or all of it. What is
+// done for good is remembered (DMN-6).
+func (o *object) retire() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	bg := o.background
+	if bg == nil {
+		return
+	}
+	empty := true
+	for _, w := range bg.workers {
+		if w == nil {
+			continue
+		}
+		if w.wanted && !w.Done() || w.Running() {
+			return
+		}
+		empty = empty && !w.Done()
+	}
+	if empty || bg.ended {
+		o.background = nil
+		o.kind.engine.dismiss(o)
+		return
+	}
+	bg.mu.Lock()
+	defer bg.mu.Unlock()
+	bg.seen = ""
+	bg.live.Clear()
+}
+
+// holding tells whether a daemon that holds the object runs on it, or is about to.
+func (o *object) holding() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.background == nil {
+		return false
+	}
+	return slices.ContainsFunc(o.background.workers, func(w *worker) bool {
+		return w != nil && w.handler.Finalize && (w.wanted && !w.Done() || !w.Lets())
+	})
+}
+
+// through tells whether a daemon is done for good with the object.
+func (o *object) through(h *registry.Handler) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.background != nil && slices.ContainsFunc(o.background.workers, func(w *worker) bool {
+		return w != nil && w.handler == h && w.Done()
+	})
+}
+
+// reconsider has the change lane look at the object again, because of something that is
+// not in it.
+func (o *object) reconsider() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone {
+		return
+	}
+	if o.work == nil {
+		o.work = newWork()
+		o.work.refresh = true
+		if o.background != nil {
+			b, version := o.background.newest()
+			if order, err := resourceversion.CompareResourceVersion(version, o.seen); b != nil && err == nil && order >= 0 {
+				o.work.latest, o.work.refresh = b, false
+			}
+		}
+	}
+	o.work.newer = true
+	if o.work.failures == 0 && !o.work.held {
+		o.start()
+	}
+}
+
+// employ notes that an object has work in the background.
+func (e *Engine) employ(o *object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.employed[o] = true
+}
+
+func (e *Engine) dismiss(o *object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.employed, o)
+}
+
+// suspend stops all work in the background, and has none begin until it is resumed.
+func (e *Engine) suspend(why error) {
+	e.mu.Lock()
+	e.suspended = why
+	e.mu.Unlock()
+	e.steerAll()
+}
+
+// resume has the work in the background begin again that is wanted.
+func (e *Engine) resume() {
+	e.mu.Lock()
+	e.suspended = nil
+	e.mu.Unlock()
+	e.steerAll()
+}
+
+func (e *Engine) steerAll() {
+	e.mu.Lock()
+	objects := make([]*object, 0, len(e.employed))
+	for o := range e.employed {
+		objects = append(objects, o)
+	}
+	e.mu.Unlock()
+	for _, o := range objects {
+		o.mu.Lock()
+		var workers []*worker
+		if o.background != nil {
+			workers = slices.Clone(o.background.workers)
+		}
+		o.mu.Unlock()
+		for _, w := range workers {
+			if w != nil {
+				w.steer()
+			}
+		}
+	}
+}
+
+// whySuspended is why nothing may run in the background; nil: it may.
+func (e *Engine) whySuspended() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.suspended
+}

@@ -1,0 +1,390 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kopf-go/kopf/daemons"
+	"github.com/kopf-go/kopf/indexing"
+	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/metrics"
+	"github.com/kopf-go/kopf/internal/outcome"
+	"github.com/kopf-go/kopf/internal/patching"
+	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
+)
+
+// worker is a daemon or a timer of one object: what daemons.Worker makes run at the right
+// time, and once at a time.
+type worker struct {
+	*daemons.Worker
+	object     *object
+	background *background
+	handler    *registry.Handler
+
+	// The object's lock guards what is wanted.
+	wanted bool
+	why    error // why it is not
+
+	// What only the run has to do with, of which there is one at a time.
+	record  state.Record // of the attempts; in memory only (DMN-5)
+	last    daemons.Run
+	unsent  *unsent
+	reading *indexing.Reader
+
+	mu   sync.Mutex
+	exit func() // tells those who wait for all goroutines that the present one is over
+}
+
+// unsent is what a run has to say and could not write yet: it is tried again before
+// anything else happens.
+type unsent struct {
+	change patching.Change
+	result daemons.Result // what the run has come to
+	failed int            // how often
+}
+
+func newWorker(o *object, bg *background, h *registry.Handler) *worker {
+	w := &worker{object: o, background: bg, handler: h}
+	w.Worker = daemons.NewWorker(w, w)
+	return w
+}
+
+// steer has the worker run, or stop, as is wanted of it now.
+func (w *worker) steer() {
+	for {
+		why := w.forbidden()
+		if why == nil {
+			w.Start()
+		} else {
+			w.Stop(why)
+		}
+		if (w.forbidden() == nil) == (why == nil) { // else somebody has said otherwise meanwhile
+			return
+		}
+	}
+}
+
+// forbidden is why it must not run; nil: it has to.
+func (w *worker) forbidden() error {
+	w.object.mu.Lock()
+	wanted, why := w.wanted, w.why
+	w.object.mu.Unlock()
+	if !wanted {
+		return why
+	}
+	return w.object.kind.engine.whySuspended()
+}
+
+// Context is what runs live in. It does not end by itself: workers are stopped one by one.
+func (w *worker) Context() context.Context { return w.object.kind.engine.working }
+
+// At waits in the heap of all waits.
+func (w *worker) At(when time.Time, fire func()) (cancel func()) {
+	timers := w.object.kind.engine.timers
+	entry := timers.at(when, fire)
+	return func() { timers.stop(entry) }
+}
+
+// Go begins a goroutine that the end of the operator waits for, unless it is abandoned.
+func (w *worker) Go(run func()) bool {
+	e := w.object.kind.engine
+	if !e.enter() {
+		return false
+	}
+	exit := sync.OnceFunc(e.exit)
+	w.mu.Lock()
+	w.exit = exit
+	w.mu.Unlock()
+	go func() {
+		defer exit()
+		run()
+	}()
+	return true
+}
+
+// First is when an instance begins (DMN-4, TMR-4). After a restart, timers begin spread
+// over some time.
+func (w *worker) First(now time.Time) time.Time {
+	h := w.handler
+	delay := w.initialDelay()
+	w.record, w.last, w.unsent = state.Record{}, daemons.Run{}, nil
+	return h.Schedule.First(now, delay).Add(w.offset(delay))
+}
+
+// offset is by how much the first run of the object is put off, so that not all objects
+// have theirs at once.
+func (w *worker) offset(delay time.Duration) time.Duration {
+	h := w.handler
+	within := h.Jitter
+	if within < 0 && h.Schedule.Interval > 0 && delay == 0 && w.background.initial {
+		within = min(h.Schedule.Interval/10, 10*time.Second)
+	}
+	if within <= 0 {
+		return 0
+	}
+	return daemons.Spread(string(w.object.uid), within)
+}
+
+// initialDelay asks for the delay of the first run.
+func (w *worker) initialDelay() time.Duration {
+	h, o := w.handler, w.object
+	if h.Spawn == nil {
+		return 0
+	}
+	log := o.log().With("handler", h.ID)
+	b, _ := w.background.newest()
+	if b == nil {
+		b = o.identity()
+	}
+	delay, err := spawnDelay(o.kind.engine.handling, h, &registry.Call{Body: b, Resource: o.kind.resource.GVR, Log: log, Memos: o.Memos})
+	if err != nil {
+		log.Error("initial delay is not known, there is none", "error", err)
+	}
+	return max(delay, 0)
+}
+
+func spawnDelay(ctx context.Context, h *registry.Handler, call *registry.Call) (delay time.Duration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &outcome.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return h.Spawn(ctx, call)
+}
+
+// Due puts a run off until its object has not changed for long enough (TMR-2).
+func (w *worker) Due(now time.Time) time.Time {
+	if w.unsent != nil {
+		return now
+	}
+	return w.handler.Schedule.Due(now, w.last, w.background.lastChange())
+}
+
+// Cancellation says how a run is stopped.
+func (w *worker) Cancellation() daemons.Cancellation { return w.handler.Cancellation }
+
+// Lingers names what does not leave.
+func (w *worker) Lingers(since time.Duration, abandoned bool) {
+	log := w.log()
+	if !abandoned {
+		log.Warn("does not leave although it was told to stop", "for", since.Round(time.Millisecond))
+		return
+	}
+	log.Error("did not leave although it was told to stop, and is left behind: its goroutine, and what it holds, may stay for ever",
+		"after", since.Round(time.Millisecond))
+	metrics.Abandoned.WithLabelValues(resourceName(w.object.kind.resource.GVR), w.handler.ID).Inc()
+	w.mu.Lock()
+	exit := w.exit
+	w.mu.Unlock()
+	exit()
+}
+
+// Left has the object looked at again, if it was held.
+func (w *worker) Left() {
+	if w.handler.Finalize {
+		w.object.reconsider()
+	}
+	w.object.retire()
+}
+
+// Cut is for a handler that has ended its goroutine.
+func (w *worker) Cut() daemons.Result {
+	now := time.Now()
+	out := outcome.Of(w.handler, w.record, errGoexit, now, w.object.kind.engine.settings.DefaultBackoff)
+	w.last = daemons.Run{Started: now, Ended: now}
+	return w.conclude(out)
+}
+
+// Run is one run of the daemon, or one tick of the timer (DMN-5, TMR-2).
+func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Result {
+	if w.unsent != nil {
+		return w.resend(ctx)
+	}
+	o, h := w.object, w.handler
+	e := o.kind.engine
+	running := metrics.Background.WithLabelValues(resourceName(o.kind.resource.GVR), h.ID)
+	running.Inc()
+	defer running.Dec()
+	began := time.Now()
+	if w.record.Retries == 0 {
+		w.record.Started = began
+	}
+	out, refused := outcome.Refused(h, w.record, began)
+	if refused {
+		w.last = daemons.Run{Started: began, Ended: began}
+		return w.conclude(out)
+	}
+	b, _ := w.background.newest()
+	if b == nil {
+		return daemons.Result{Next: began.Add(e.settings.DefaultBackoff)} // it is being let go
+	}
+	edits := new(registry.Edits)
+	call := &registry.Call{
+		Body: b, Resource: o.kind.resource.GVR, Retry: w.record.Retries, Started: w.record.Started, Param: h.Param,
+		Log: w.log().With("attempt", w.record.Retries+1), Patch: edits.For(h.ID), Memos: o.Memos,
+		Live: &w.background.live, Stopped: stopping,
+	}
+	err := w.invoke(ctx, call)
+	now := time.Now()
+	w.last = daemons.Run{Started: began, Ended: now}
+	change := w.say(call)
+	sent, refusal := w.send(change)
+	if err == nil {
+		err = refusal
+	}
+	var result daemons.Result
+	undecoded := (*registry.DecodeError)(nil)
+	switch stopped := ctx.Err() != nil || closed(stopping); {
+	case stopped:
+		w.log().Debug("has left on request", "why", context.Cause(ctx), "error", err)
+		if !sent {
+			w.log().Error("what it wanted changed could not be written, and is dropped")
+		}
+		return daemons.Result{}
+	case errors.As(err, &undecoded):
+		e.complain(o, b, undecodable, undecoded)
+		result = daemons.Result{Next: now.Add(e.settings.DefaultBackoff)}
+	default:
+		result = w.conclude(outcome.Of(h, w.record, err, now, e.settings.DefaultBackoff))
+	}
+	if !sent {
+		return w.later(change, result)
+	}
+	return result
+}
+
+// invoke calls the function, with the limit of its timeout.
+func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
+	h := w.handler
+	if h.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, w.record.Started.Add(h.Timeout), &timeoutError{h})
+		defer cancel()
+	}
+	ctx, w.reading = track(ctx, h, w.reading, w.Wake)
+	err := w.object.kind.engine.call(ctx, w.object, h, call)
+	if err == nil {
+		w.object.kind.engine.check(h, w.reading)
+	}
+	return err
+}
+
+// say is what a run wants written: edits also after an error, the result only after none.
+func (w *worker) say(call *registry.Call) patching.Change {
+	change := w.object.kind.change(nil, call.Patch.Take())
+	if call.Result != nil {
+		change.Results = map[string]any{w.handler.ID: call.Result}
+	}
+	return change
+}
+
+// send writes. What is refused is an error of the handler; what could not be written for
+// another reason is not sent.
+func (w *worker) send(change patching.Change) (sent bool, refusal error) {
+	if len(change.Edits) == 0 && len(change.Results) == 0 {
+		return true, nil
+	}
+	o := w.object
+	e := o.kind.engine
+	b, _ := w.background.newest()
+	if b == nil {
+		return true, nil
+	}
+	e.gate.enter()
+	defer e.gate.leave()
+	out := &writer{object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
+	_, _, err := out.insist(change)
+	switch {
+	case err == nil:
+		o.kind.show(w.background, out.body)
+	case errors.Is(err, errGone), apierrors.IsNotFound(err):
+	case errors.As(err, new(*patching.EditError)), refused(err), apierrors.IsForbidden(err):
+		return true, err
+	default:
+		w.log().Warn("what it wants changed could not be written yet", "error", err)
+		return false, nil
+	}
+	return true, nil
+}
+
+// later has something written before the next run.
+func (w *worker) later(change patching.Change, result daemons.Result) daemons.Result {
+	w.unsent = &unsent{change: change, result: result, failed: 1}
+	return daemons.Result{Next: time.Now().Add(w.object.kind.engine.settings.errorDelay(1))}
+}
+
+// resend writes what an earlier run could not.
+func (w *worker) resend(ctx context.Context) daemons.Result {
+	sent, refusal := w.send(w.unsent.change)
+	if !sent {
+		w.unsent.failed++
+		return daemons.Result{Next: time.Now().Add(w.object.kind.engine.settings.errorDelay(w.unsent.failed))}
+	}
+	if refusal != nil {
+		w.log().Error("what it wants changed cannot be written, and is dropped", "error", refusal)
+	}
+	result := w.unsent.result
+	w.unsent = nil
+	return result
+}
+
+// conclude takes the outcome of a run, and says what follows: a daemon is done when it has
+// succeeded or failed for good (DMN-6), a timer goes on in either case (TMR-3).
+func (w *worker) conclude(out outcome.Outcome) daemons.Result {
+	h := w.handler
+	metrics.Attempts.WithLabelValues(resourceName(w.object.kind.resource.GVR), h.ID, out.Name()).Inc()
+	w.record = out.Record(w.record, w.last.Ended)
+	w.report(out)
+	if !out.Final {
+		return daemons.Result{Next: w.record.Delayed}
+	}
+	w.record = state.Record{}
+	if h.Kind == registry.Daemon {
+		return daemons.Result{Done: true}
+	}
+	var offset time.Duration
+	if h.Schedule.Cron != nil {
+		offset = w.offset(0)
+	}
+	next, more := h.Schedule.Next(daemons.Run{Started: w.last.Started.Add(-offset), Ended: w.last.Ended.Add(-offset)})
+	return daemons.Result{Next: next.Add(offset), Done: !more}
+}
+
+func (w *worker) report(out outcome.Outcome) {
+	log := w.log().With("attempt", w.record.Retries)
+	var panicked *outcome.PanicError
+	switch {
+	case out.Ignored != nil:
+		log.Warn("failed, which is ignored", "error", out.Ignored)
+	case errors.As(out.Err, &panicked):
+		log.Error("panicked", "error", out.Err, "stack", string(panicked.Stack), "final", out.Final, "next", out.Delay)
+	case out.Err != nil && out.Final:
+		log.Error("failed for good", "error", out.Err)
+	case out.Err != nil:
+		log.Warn("failed, will be tried again", "error", out.Err, "in", out.Delay)
+	case w.handler.Kind == registry.Daemon:
+		log.Info("has ended by itself")
+	default:
+		log.Debug("has ticked", "took", w.last.Ended.Sub(w.last.Started).Round(time.Millisecond))
+	}
+}
+
+func (w *worker) log() *slog.Logger {
+	return w.object.log().With(string(w.handler.Kind), w.handler.ID)
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
