@@ -201,7 +201,7 @@ func Cron(text string) TimerOption {
 		d.give("on.Cron")
 		schedule, err := daemons.ParseCron(text)
 		if err != nil {
-			d.mistake("on.Cron(%q): %w", text, err)
+			d.mistake("on.Cron: %w", err)
 		}
 		d.Schedule.Cron = schedule
 	})

@@ -27,9 +27,8 @@ import (
 // Until all objects of all indices are in, once, no other handler is called, so that
 // handlers find indices complete (IDX-6); index functions, and filters of theirs, may not
 // (IDX-10). An error of fn is logged, and the object's entries stay, unless Errors says
-// otherwise or it is kopf.Retry or kopf.Permanent: those take them out, and keep fn from
-// being called for the object until the time has come and there is another event, or not
-// any more (IDX-8). Nothing is kept on objects: a restart fills the index again.
+// otherwise or it is kopf.Retry or kopf.Permanent: those take them out; fn is called again
+// for the object when the time has come, or not any more (IDX-8). Nothing is kept on objects: a restart fills the index again.
 //
 // Index functions of one id, in one registry, feed one index, be it of objects of several
 // types; K and V must be the same (IDX-1). An object has its entries from each of the
