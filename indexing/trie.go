@@ -108,7 +108,7 @@ type edition[K comparable, V any] struct {
 // put returns a map with a value under a key, new or instead of another.
 func (e edition[K, V]) put(n *node[K, V], key K, value V) *node[K, V] {
 	if n == nil {
-		n = &node[K, V]{made: e.number}
+		n = e.make(1)
 	}
 	return e.putAt(n, 0, e.hash(key), entry[K, V]{key, value})
 }
@@ -156,21 +156,18 @@ func (e edition[K, V]) putAt(n *node[K, V], shift int, hash uint64, added entry[
 
 // pair makes the node of two entries that share a slot above.
 func (e edition[K, V]) pair(shift int, hashA uint64, a entry[K, V], hashB uint64, b entry[K, V]) *node[K, V] {
-	n := &node[K, V]{made: e.number}
-	if shift >= hashBits {
-		n.entries = []entry[K, V]{a, b}
-		return n
-	}
 	atA, atB := slot(hashA, shift), slot(hashB, shift)
-	switch {
-	case atA == atB:
+	if atA == atB && shift < hashBits {
+		n := e.make(0)
 		n.inner = atA
 		n.nodes = []*node[K, V]{e.pair(shift+levelBits, hashA, a, hashB, b)}
 		return n
-	case atA < atB:
-		n.entries = []entry[K, V]{a, b}
-	default:
-		n.entries = []entry[K, V]{b, a}
+	}
+	n := e.make(2)
+	if atA < atB {
+		n.entries = append(n.entries, a, b)
+	} else {
+		n.entries = append(n.entries, b, a)
 	}
 	n.leaves = atA | atB
 	return n
@@ -225,18 +222,54 @@ func (e edition[K, V]) own(n *node[K, V], entries, nodes int) *node[K, V] {
 	if n.made == e.number {
 		return n
 	}
-	return &node[K, V]{
-		made:    e.number,
-		leaves:  n.leaves,
-		inner:   n.inner,
-		entries: copied(n.entries, entries),
-		nodes:   copied(n.nodes, nodes),
+	m := e.make(len(n.entries) + entries)
+	m.leaves, m.inner = n.leaves, n.inner
+	m.entries = append(m.entries, n.entries...)
+	if nodes += len(n.nodes); nodes > 0 {
+		m.nodes = append(make([]*node[K, V], 0, nodes), n.nodes...)
 	}
+	return m
 }
 
-func copied[E any](from []E, more int) []E {
-	if len(from)+more == 0 {
-		return nil
+// make returns a node with room for entries. Few of them, as most nodes have, are in
+// one block with the node, which spares those who look for one a miss of the cache.
+func (e edition[K, V]) make(entries int) (n *node[K, V]) {
+	switch entries {
+	case 0:
+		n = &node[K, V]{}
+	case 1:
+		block := new(struct {
+			node[K, V]
+			room [1]entry[K, V]
+		})
+		n, block.entries = &block.node, block.room[:0]
+	case 2:
+		block := new(struct {
+			node[K, V]
+			room [2]entry[K, V]
+		})
+		n, block.entries = &block.node, block.room[:0]
+	case 3:
+		block := new(struct {
+			node[K, V]
+			room [3]entry[K, V]
+		})
+		n, block.entries = &block.node, block.room[:0]
+	case 4:
+		block := new(struct {
+			node[K, V]
+			room [4]entry[K, V]
+		})
+		n, block.entries = &block.node, block.room[:0]
+	case 5, 6:
+		block := new(struct {
+			node[K, V]
+			room [6]entry[K, V]
+		})
+		n, block.entries = &block.node, block.room[:0]
+	default:
+		n = &node[K, V]{entries: make([]entry[K, V], 0, entries)}
 	}
-	return append(make([]E, 0, len(from)+more), from...)
+	n.made = e.number
+	return n
 }
