@@ -41,7 +41,8 @@ func (b *bucket[V]) without(e edition[Owner, V], owner Owner) (bucket[V], bool) 
 		return bucket[V]{}, false
 	}
 	many := e.remove(b.many, owner)
-	if last := many.single(); last != nil {
+	if many.size() == 1 {
+		last := many.first()
 		return bucket[V]{owner: last.key, value: last.value}, true
 	}
 	return bucket[V]{many: many}, true

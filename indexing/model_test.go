@@ -149,80 +149,71 @@ func compare(t *testing.T, w *Writer[int, int], m model, keys int, done string) 
 	checkShape(t, x.now().root, 0, done)
 	x.now().root.each(func(e *entry[int, bucket[int]]) bool {
 		checkShape(t, e.value.many, 0, done)
-		if e.value.many.single() != nil {
+		if e.value.many.size() == 1 {
 			t.Fatalf("%s: a map of one value", done)
 		}
 		return true
 	})
 }
 
-// checkShape checks what the shape of a node promises.
-func checkShape[K comparable, V any](t *testing.T, n *node[K, V], shift int, done string) {
+// checkShape checks what the shape of a node promises, and returns its size.
+func checkShape[K comparable, V any](t *testing.T, n *node[K, V], shift int, done string) (size int) {
 	t.Helper()
-	if n == nil {
-		return
-	}
-	if shift > 0 && n.single() != nil || len(n.entries)+len(n.nodes) == 0 {
-		t.Fatalf("%s: a node at %d with %d entries and %d nodes", done, shift, len(n.entries), len(n.nodes))
-	}
-	if shift >= hashBits {
-		if len(n.nodes) > 0 {
-			t.Fatalf("%s: nodes below the last level", done)
+	switch {
+	case n == nil:
+		return 0
+	case n.branch == nil:
+		size = len(n.entries)
+		if size == 0 || size > leafSize && shift < hashBits {
+			t.Fatalf("%s: a leaf of %d at %d", done, size, shift)
 		}
-		return
+	default:
+		for _, below := range n.branch.nodes {
+			size += checkShape(t, below, shift+levelBits, done)
+		}
+		if len(n.entries) > 0 || size <= mergeSize || shift >= hashBits {
+			t.Fatalf("%s: a branch of %d, and %d in itself, at %d", done, size, len(n.entries), shift)
+		}
 	}
-	if n.leaves&n.inner != 0 || place(n.leaves, 0) != len(n.entries) || place(n.inner, 0) != len(n.nodes) {
-		t.Fatalf("%s: slots %b and %b for %d entries and %d nodes", done, n.leaves, n.inner, len(n.entries), len(n.nodes))
+	if n.size() != size {
+		t.Fatalf("%s: a node of %d says %d", done, size, n.size())
 	}
-	for _, below := range n.nodes {
-		checkShape(t, below, shift+levelBits, done)
-	}
+	return size
 }
 
-// Maps with the same keys have the same shape, however they came about.
-func TestShapeIsThatOfTheKeys(t *testing.T) {
+// Maps grow and shrink in any order, each a map of its own.
+func TestGrowingAndShrinking(t *testing.T) {
+	const many = 300
 	for name, hash := range hashes {
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 1))
-			made := func(number uint64) edition[uint64, int] { return edition[uint64, int]{number, hash} }
-			var long, short *node[uint64, int]
-			for i := range uint64(200) {
-				long = made(1+i/7).put(long, i, 1)
-			}
-			for i, key := range random.Perm(200) {
-				if key >= 50 {
-					long = made(100+uint64(i)/7).remove(long, uint64(key))
+			maps, number := []*node[uint64, int]{nil}, uint64(0)
+			for _, key := range random.Perm(many) {
+				number++
+				n := maps[len(maps)-1]
+				maps = append(maps, edition[uint64, int]{1 + number/7, hash}.put(n, uint64(key), key))
+				if number%7 != 6 { // the edition goes on, and changes it in place
+					maps = slices.Delete(maps, len(maps)-2, len(maps)-1)
 				}
 			}
-			for _, key := range random.Perm(50) {
-				short = made(1).put(short, uint64(key), 1)
+			for i, n := range maps {
+				if size := checkShape(t, n, 0, "grown"); i < len(maps)-1 && size != 7*i+6 {
+					t.Fatalf("map %d has %d", i, size)
+				}
 			}
-			if !alike(long, short, 0) {
-				t.Error("the shapes differ")
+			n := maps[len(maps)-1]
+			for left, key := range random.Perm(many) {
+				number++
+				n = edition[uint64, int]{1000 + number/7, hash}.remove(n, uint64(key))
+				if size := checkShape(t, n, 0, "shrunk"); size != many-left-1 || n.find(hash(uint64(key)), uint64(key)) != nil {
+					t.Fatalf("%d are left of %d", size, many-left-1)
+				}
 			}
-			for key := range uint64(50) {
-				long = made(1000).remove(long, key)
-			}
-			if long != nil || made(1).remove(nil, 1) != nil {
+			if n != nil {
 				t.Error("the empty map is not nil")
 			}
 		})
 	}
-}
-
-func alike(a, b *node[uint64, int], shift int) bool {
-	if a.leaves != b.leaves || a.inner != b.inner || len(a.entries) != len(b.entries) || len(a.nodes) != len(b.nodes) {
-		return false
-	}
-	if shift < hashBits && !slices.Equal(a.entries, b.entries) {
-		return false
-	}
-	for i := range a.nodes {
-		if !alike(a.nodes[i], b.nodes[i], shift+levelBits) {
-			return false
-		}
-	}
-	return true
 }
 
 // What is not there can be removed.

@@ -1,28 +1,31 @@
 package indexing
 
-import (
-	"math/bits"
-	"slices"
-)
+import "slices"
 
-// Each level of a trie takes so many bits of the hash, the lowest first. Below the
-// last level are those whose hashes are the same altogether.
+// The shape of a trie. Each level takes some bits of the hash, the lowest first. Leaves
+// hold so many entries that the few branches above them stay in the caches of the CPU,
+// and looking for one costs the two misses that it costs in a Go map.
 const (
-	levelBits = 5
+	levelBits = 4
 	hashBits  = 64
+	leafSize  = 32 // one with more becomes a branch, unless the bits are used up
+	tagged    = 24 // of its entries, for then a leaf is a line of the cache, without its entries
+	mergeSize = 8  // a branch with as few becomes a leaf; fewer, lest one goes back and forth
 )
 
 // node is a part of a persistent map, a hash array mapped trie: nobody changes a node
-// that others can see. Nil is the empty map. A slot of a node, one for each value of
-// its bits of the hash, has nothing in it, an entry, or a node with two entries at
-// least. Hence maps with the same keys have the same shape, whatever became of them
-// before, but for the order of those with the same hash.
+// that others can see. Nil is the empty map. A node is a leaf, which has an entry at
+// least, or a branch, which has more than mergeSize in all that is below it.
 type node[K comparable, V any] struct {
-	made    uint64 // the edition that it belongs to, which may change it
-	leaves  uint32 // the slots with an entry; of no meaning below the last level
-	inner   uint32 // the slots with a node
-	entries []entry[K, V]
-	nodes   []*node[K, V]
+	made    uint64        // the edition that it belongs to, which may change it
+	branch  *branch[K, V] // nil: a leaf
+	tags    [tagged]uint8 // of a leaf, bits of the hash that tell most of the first entries apart
+	entries []entry[K, V] // of a leaf, in no particular order
+}
+
+type branch[K comparable, V any] struct {
+	size  int                         // how many entries are below
+	nodes [1 << levelBits]*node[K, V] // by the bits of the hash
 }
 
 type entry[K comparable, V any] struct {
@@ -30,37 +33,43 @@ type entry[K comparable, V any] struct {
 	value V
 }
 
-func slot(hash uint64, shift int) uint32 { return 1 << (hash >> shift & (1<<levelBits - 1)) }
+func slot(hash uint64, shift int) uint64 { return hash >> shift % (1 << levelBits) }
 
-// place is where what is in a slot stands among what is in the others.
-func place(slots, slot uint32) int { return bits.OnesCount32(slots & (slot - 1)) }
+func tagOf(hash uint64) uint8 { return uint8(hash >> (hashBits - 8)) }
 
 // find returns the entry of a key, or nil. It is not to be changed.
 func (n *node[K, V]) find(hash uint64, key K) *entry[K, V] {
 	for shift := 0; n != nil; shift += levelBits {
-		at := slot(hash, shift)
-		switch {
-		case shift >= hashBits:
-			if i := n.collision(key); i >= 0 {
+		if n.branch == nil {
+			if i := n.place(tagOf(hash), key); i >= 0 {
 				return &n.entries[i]
 			}
 			return nil
-		case n.leaves&at != 0:
-			if e := &n.entries[place(n.leaves, at)]; e.key == key {
-				return e
-			}
-			return nil
-		case n.inner&at == 0:
-			return nil
 		}
-		n = n.nodes[place(n.inner, at)]
+		n = n.branch.nodes[slot(hash, shift)]
 	}
 	return nil
 }
 
-// collision finds a key below the last level.
-func (n *node[K, V]) collision(key K) int {
-	return slices.IndexFunc(n.entries, func(e entry[K, V]) bool { return e.key == key })
+// place is where a leaf has a key, or -1.
+func (n *node[K, V]) place(tag uint8, key K) int {
+	for i := range n.entries {
+		if (i >= tagged || n.tags[i] == tag) && n.entries[i].key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// size is how many entries there are.
+func (n *node[K, V]) size() int {
+	switch {
+	case n == nil:
+		return 0
+	case n.branch != nil:
+		return n.branch.size
+	}
+	return len(n.entries)
 }
 
 // each yields the entries, which are not to be changed, until it is told to stop.
@@ -73,28 +82,20 @@ func (n *node[K, V]) each(yield func(*entry[K, V]) bool) bool {
 			return false
 		}
 	}
-	for _, below := range n.nodes {
-		if !below.each(yield) {
-			return false
+	if n.branch != nil {
+		for _, below := range n.branch.nodes {
+			if !below.each(yield) {
+				return false
+			}
 		}
 	}
 	return true
 }
 
 // first returns the entry that each yields first; there must be one.
-func (n *node[K, V]) first() *entry[K, V] {
-	for len(n.entries) == 0 {
-		n = n.nodes[0]
-	}
-	return &n.entries[0]
-}
-
-// single returns the only entry of a map with one, and nil for all others.
-func (n *node[K, V]) single() *entry[K, V] {
-	if n == nil || len(n.entries) != 1 || len(n.nodes) != 0 {
-		return nil
-	}
-	return &n.entries[0]
+func (n *node[K, V]) first() (found *entry[K, V]) {
+	n.each(func(e *entry[K, V]) bool { found = e; return false })
+	return found
 }
 
 // edition makes new maps out of old ones. The nodes that it has made are its own until
@@ -107,169 +108,119 @@ type edition[K comparable, V any] struct {
 
 // put returns a map with a value under a key, new or instead of another.
 func (e edition[K, V]) put(n *node[K, V], key K, value V) *node[K, V] {
-	if n == nil {
-		n = e.make(1)
-	}
 	return e.putAt(n, 0, e.hash(key), entry[K, V]{key, value})
 }
 
 func (e edition[K, V]) putAt(n *node[K, V], shift int, hash uint64, added entry[K, V]) *node[K, V] {
-	if shift >= hashBits {
-		i := n.collision(added.key)
-		if i < 0 {
-			n = e.own(n, 1, 0)
-			n.entries = append(n.entries, added)
-			return n
-		}
-		n = e.own(n, 0, 0)
+	switch {
+	case n == nil:
+		n = &node[K, V]{made: e.number}
+	case n.branch != nil:
+		n = e.own(n, 0)
+		below := &n.branch.nodes[slot(hash, shift)]
+		n.branch.size -= (*below).size()
+		*below = e.putAt(*below, shift+levelBits, hash, added)
+		n.branch.size += (*below).size()
+		return n
+	}
+	tag := tagOf(hash)
+	if i := n.place(tag, added.key); i >= 0 {
+		n = e.own(n, 0)
 		n.entries[i] = added
 		return n
 	}
-	at := slot(hash, shift)
-	i, j := place(n.leaves, at), place(n.inner, at)
-	switch {
-	case n.inner&at != 0:
-		below := e.putAt(n.nodes[j], shift+levelBits, hash, added)
-		if below == n.nodes[j] {
-			return n // changed in place, for both are this edition's own
-		}
-		n = e.own(n, 0, 0)
-		n.nodes[j] = below
-	case n.leaves&at == 0:
-		n = e.own(n, 1, 0)
-		n.leaves |= at
-		n.entries = slices.Insert(n.entries, i, added)
-	case n.entries[i].key == added.key:
-		n = e.own(n, 0, 0)
-		n.entries[i] = added
-	default:
-		other := n.entries[i]
-		below := e.pair(shift+levelBits, e.hash(other.key), other, hash, added)
-		n = e.own(n, 0, 1)
-		n.leaves ^= at
-		n.inner |= at
-		n.entries = slices.Delete(n.entries, i, i+1)
-		n.nodes = slices.Insert(n.nodes, j, below)
+	if len(n.entries) >= leafSize && shift < hashBits {
+		return e.putAt(e.split(n, shift), shift, hash, added)
 	}
+	n = e.own(n, 1)
+	n.add(tag, added)
 	return n
 }
 
-// pair makes the node of two entries that share a slot above.
-func (e edition[K, V]) pair(shift int, hashA uint64, a entry[K, V], hashB uint64, b entry[K, V]) *node[K, V] {
-	atA, atB := slot(hashA, shift), slot(hashB, shift)
-	if atA == atB && shift < hashBits {
-		n := e.make(0)
-		n.inner = atA
-		n.nodes = []*node[K, V]{e.pair(shift+levelBits, hashA, a, hashB, b)}
-		return n
+// add makes an entry one more of an own leaf.
+func (n *node[K, V]) add(tag uint8, added entry[K, V]) {
+	if len(n.entries) < tagged {
+		n.tags[len(n.entries)] = tag
 	}
-	n := e.make(2)
-	if atA < atB {
-		n.entries = append(n.entries, a, b)
-	} else {
-		n.entries = append(n.entries, b, a)
+	n.entries = append(n.entries, added)
+}
+
+// split makes a branch of a leaf.
+func (e edition[K, V]) split(n *node[K, V], shift int) *node[K, V] {
+	to := e.branch()
+	for _, moved := range n.entries {
+		e.putAt(to, shift, e.hash(moved.key), moved)
 	}
-	n.leaves = atA | atB
-	return n
+	return to
+}
+
+// merge makes a leaf of a branch.
+func (e edition[K, V]) merge(n *node[K, V]) *node[K, V] {
+	leaf := &node[K, V]{made: e.number, entries: make([]entry[K, V], 0, n.size())}
+	n.each(func(moved *entry[K, V]) bool {
+		leaf.add(tagOf(e.hash(moved.key)), *moved)
+		return true
+	})
+	return leaf
 }
 
 // remove returns a map without a key. Without the last one it is nil.
 func (e edition[K, V]) remove(n *node[K, V], key K) *node[K, V] {
-	if n == nil {
-		return nil
+	hash := e.hash(key)
+	if n.find(hash, key) == nil {
+		return n
 	}
-	n = e.removeAt(n, 0, e.hash(key), key)
-	if len(n.entries) == 0 && len(n.nodes) == 0 {
-		return nil
-	}
-	return n
+	return e.removeAt(n, 0, hash, key)
 }
 
+// removeAt takes out a key that is there.
 func (e edition[K, V]) removeAt(n *node[K, V], shift int, hash uint64, key K) *node[K, V] {
-	if shift >= hashBits {
-		if i := n.collision(key); i >= 0 {
-			n = e.own(n, 0, 0)
-			n.entries = slices.Delete(n.entries, i, i+1)
+	if n.branch != nil {
+		n = e.own(n, 0)
+		below := &n.branch.nodes[slot(hash, shift)]
+		*below = e.removeAt(*below, shift+levelBits, hash, key)
+		if n.branch.size--; n.branch.size <= mergeSize {
+			return e.merge(n)
 		}
 		return n
 	}
-	at := slot(hash, shift)
-	i, j := place(n.leaves, at), place(n.inner, at)
-	if n.inner&at == 0 {
-		if n.leaves&at != 0 && n.entries[i].key == key {
-			n = e.own(n, 0, 0)
-			n.leaves ^= at
-			n.entries = slices.Delete(n.entries, i, i+1)
-		}
-		return n
+	if len(n.entries) == 1 {
+		return nil
 	}
-	below := e.removeAt(n.nodes[j], shift+levelBits, hash, key)
-	if last := below.single(); last != nil {
-		n = e.own(n, 1, 0)
-		n.inner ^= at
-		n.leaves |= at
-		n.nodes = slices.Delete(n.nodes, j, j+1)
-		n.entries = slices.Insert(n.entries, i, *last)
-	} else if below != n.nodes[j] {
-		n = e.own(n, 0, 0)
-		n.nodes[j] = below
+	i := n.place(tagOf(hash), key)
+	n = e.own(n, 0)
+	n.entries = slices.Delete(n.entries, i, i+1)
+	if i < tagged {
+		copy(n.tags[i:], n.tags[i+1:])
+		if len(n.entries) >= tagged { // one that had no tag gets one
+			n.tags[tagged-1] = tagOf(e.hash(n.entries[tagged-1].key))
+		}
 	}
 	return n
 }
 
-// own returns a node, or a copy of it, that may be changed. A copy has room for more.
-func (e edition[K, V]) own(n *node[K, V], entries, nodes int) *node[K, V] {
-	if n.made == e.number {
+// own returns a node, or a copy of it, that may be changed. That of a leaf has room
+// for more.
+func (e edition[K, V]) own(n *node[K, V], more int) *node[K, V] {
+	switch {
+	case n.made == e.number:
 		return n
+	case n.branch != nil:
+		m := e.branch()
+		*m.branch = *n.branch
+		return m
 	}
-	m := e.make(len(n.entries) + entries)
-	m.leaves, m.inner = n.leaves, n.inner
-	m.entries = append(m.entries, n.entries...)
-	if nodes += len(n.nodes); nodes > 0 {
-		m.nodes = append(make([]*node[K, V], 0, nodes), n.nodes...)
-	}
+	m := &node[K, V]{made: e.number, tags: n.tags}
+	m.entries = append(make([]entry[K, V], 0, len(n.entries)+more), n.entries...)
 	return m
 }
 
-// make returns a node with room for entries. Few of them, as most nodes have, are in
-// one block with the node, which spares those who look for one a miss of the cache.
-func (e edition[K, V]) make(entries int) (n *node[K, V]) {
-	switch entries {
-	case 0:
-		n = &node[K, V]{}
-	case 1:
-		block := new(struct {
-			node[K, V]
-			room [1]entry[K, V]
-		})
-		n, block.entries = &block.node, block.room[:0]
-	case 2:
-		block := new(struct {
-			node[K, V]
-			room [2]entry[K, V]
-		})
-		n, block.entries = &block.node, block.room[:0]
-	case 3:
-		block := new(struct {
-			node[K, V]
-			room [3]entry[K, V]
-		})
-		n, block.entries = &block.node, block.room[:0]
-	case 4:
-		block := new(struct {
-			node[K, V]
-			room [4]entry[K, V]
-		})
-		n, block.entries = &block.node, block.room[:0]
-	case 5, 6:
-		block := new(struct {
-			node[K, V]
-			room [6]entry[K, V]
-		})
-		n, block.entries = &block.node, block.room[:0]
-	default:
-		n = &node[K, V]{entries: make([]entry[K, V], 0, entries)}
-	}
-	n.made = e.number
-	return n
+// branch makes an empty one, in one block of memory.
+func (e edition[K, V]) branch() *node[K, V] {
+	block := new(struct {
+		node  node[K, V]
+		below branch[K, V]
+	})
+	block.node.made, block.node.branch = e.number, &block.below
+	return &block.node
 }
