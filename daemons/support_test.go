@@ -17,14 +17,31 @@ type host struct {
 	ctx     context.Context
 	mu      sync.Mutex
 	closed  bool
+	pending int // timers
 	running sync.WaitGroup
 }
 
 func (h *host) Context() context.Context { return h.ctx }
 
 func (h *host) At(at time.Time, f func()) func() {
-	timer := time.AfterFunc(time.Until(at), f)
-	return func() { timer.Stop() }
+	h.count(1)
+	timer := time.AfterFunc(time.Until(at), func() {
+		h.count(-1)
+		f()
+	})
+	return func() {
+		if timer.Stop() {
+			h.count(-1)
+		}
+	}
+}
+
+// count counts timers, and returns how many there are.
+func (h *host) count(more int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pending += more
+	return h.pending
 }
 
 func (h *host) Go(f func()) bool {
@@ -77,6 +94,9 @@ func bubble(t *testing.T, f func(c *chore)) {
 		c.host.running.Wait()
 		if !c.Lets() || c.Running() {
 			t.Error("something runs at the end")
+		}
+		if n := c.host.count(0); n != 0 {
+			t.Errorf("%d timers are left at the end", n)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 // call First and Cancellation of the work.
 //
 // A worker that waits costs about 100 bytes besides the host's timer, one that runs
-// some 600 bytes and its goroutine. It is forgotten at a restart, as are its instances.
+// some 650 bytes and its goroutine. It is forgotten at a restart, as are its instances.
 type Worker struct {
 	host Host
 	work Work
