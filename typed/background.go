@@ -65,6 +65,8 @@ func (d *Daemon[T]) Object() T {
 //			return context.Cause(ctx)
 //		}
 //	}
+//
+// Several goroutines of a daemon, which each call Object, take the channel before.
 func (d *Daemon[T]) Changed() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -406,8 +406,8 @@ func TestApply(t *testing.T) {
 }
 
 func TestReasonsAreText_CHG1(t *testing.T) {
-	raw, err := json.Marshal([]any{typed.ReasonCreate, typed.ReasonUpdate, typed.ReasonDelete, typed.ReasonResume, typed.EventListed})
-	if err != nil || string(raw) != `["create","update","delete","resume","LISTED"]` {
+	raw, err := json.Marshal([]any{typed.ReasonCreate, typed.ReasonUpdate, typed.ReasonDelete, typed.ReasonResume, typed.ReasonIndex, typed.EventListed})
+	if err != nil || string(raw) != `["create","update","delete","resume","index","LISTED"]` {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
