@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -113,4 +114,34 @@ func ExampleRegistry() {
 		fmt.Println(mistake)
 	}
 	// Output: update handler resize/spec.replica: no field "replica" in v1.DeploymentSpec at spec (did you mean "replicas"?)
+}
+
+// What a handler remembers of an object, every other handler of the object finds, of
+// whatever kind.
+func ExampleNewMemo() {
+	type visits struct {
+		sync.Mutex // daemons run beside other handlers
+		times      int
+	}
+	memo := kopf.NewMemo(func() *visits { return new(visits) })
+	visited := func(ctx context.Context, c *kopf.Change[*appsv1.Deployment]) error {
+		v := memo.Of(c)
+		v.Lock()
+		defer v.Unlock()
+		v.times++
+		fmt.Println("visit", v.times)
+		return nil
+	}
+	on.Create(visited, on.ID("visited"))
+	on.Update(visited, on.ID("visited"))
+
+	// In a test, each argument that is made by hand has a memo of its own.
+	c := &kopf.Change[*appsv1.Deployment]{}
+	_ = visited(context.Background(), c)
+	_ = visited(context.Background(), c)
+	_ = visited(context.Background(), &kopf.Change[*appsv1.Deployment]{})
+	// Output:
+	// visit 1
+	// visit 2
+	// visit 1
 }
