@@ -180,7 +180,7 @@ func TestNewDaemonFor(t *testing.T) {
 	object := &database{Spec: databaseSpec{Engine: "pg"}}
 	d, show, stop := typed.NewDaemonFor(object)
 	object.Spec.Engine = "changed by the test"
-	if d.Object().Spec.Engine != "pg" || d.Object() != d.Object() || d.Runtime() < 0 {
+	if first := d.Object(); first.Spec.Engine != "pg" || d.Object() != first || d.Runtime() < 0 {
 		t.Errorf("object is %+v", d.Object())
 	}
 	d.Log.Info("goes nowhere")

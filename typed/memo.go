@@ -19,7 +19,7 @@ import (
 //
 // A Memo is safe for concurrent use, but what is in S is for its users to guard: daemons
 // and timers run beside other handlers of the object (MEM-6). The zero Memo has zero
-// values. It costs some 200 bytes per object that it was asked for.
+// values. It costs some 100 bytes per object that it was asked for.
 type Memo[S any] struct {
 	init func() S
 }

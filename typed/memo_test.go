@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/typed"
 )
@@ -158,4 +159,59 @@ func TestMemoInit(t *testing.T) {
 	if outer.Of(h) != inner.Of(h) || outer.Of(h).n != 5 {
 		t.Errorf("got %+v", outer.Of(h))
 	}
+}
+
+// BenchmarkMemo is asked for again, and then for the first time of an object, in which the
+// bytes are what a memo costs, beside what is in it.
+func BenchmarkMemo(b *testing.B) {
+	memo := typed.NewMemo(func() *counter { return nil })
+	memos := new(registry.Memos)
+	raw, err := body.Parse([]byte(`{}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	h, err := typed.NewTick[*database](&registry.Call{Body: raw, Memos: func() *registry.Memos { return memos }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("again", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			memo.Of(h)
+		}
+	})
+	b.Run("first", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			memos = new(registry.Memos)
+			memo.Of(h)
+		}
+	})
+}
+
+// BenchmarkDaemonObject is looked at when there is nothing newer, and when there is.
+func BenchmarkDaemonObject(b *testing.B) {
+	raw, err := body.Parse([]byte(manifest))
+	if err != nil {
+		b.Fatal(err)
+	}
+	live := new(registry.Live)
+	live.Set(raw, true)
+	d, err := typed.NewDaemon[*database](&registry.Call{Live: live})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("same", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			d.Object()
+		}
+	})
+	b.Run("newer", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			live.Set(raw, false)
+			d.Object()
+		}
+	})
 }

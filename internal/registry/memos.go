@@ -9,10 +9,11 @@ type Memos struct {
 	Operator *Memos
 
 	mu    sync.Mutex
-	slots map[any]*slot
+	slots []*slot // few, so that a map would cost more than it saves
 }
 
 type slot struct {
+	key   any
 	mu    sync.Mutex
 	made  bool
 	value any
@@ -22,16 +23,7 @@ type slot struct {
 // ask for other memos of the same object, but not for the one that it makes. If it
 // panics, there is still nothing.
 func (m *Memos) Of(key any, init func() any) any {
-	m.mu.Lock()
-	s := m.slots[key]
-	if s == nil {
-		if m.slots == nil {
-			m.slots = map[any]*slot{}
-		}
-		s = new(slot)
-		m.slots[key] = s
-	}
-	m.mu.Unlock()
+	s := m.slot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.made {
@@ -39,4 +31,17 @@ func (m *Memos) Of(key any, init func() any) any {
 		s.made = true
 	}
 	return s.value
+}
+
+func (m *Memos) slot(key any) *slot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.slots {
+		if s.key == key {
+			return s
+		}
+	}
+	s := &slot{key: key}
+	m.slots = append(m.slots, s)
+	return s
 }
