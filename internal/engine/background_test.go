@@ -175,33 +175,6 @@ func TestTimerPatches_TMR7(t *testing.T) {
 	})
 }
 
-func TestIndexFeedsHandlers_IDX2_IDX6(t *testing.T) {
-	scenario(t, func(w *world) {
-		for i := range 100 {
-			w.create(fmt.Sprintf("old%d", i), i%10)
-		}
-		var bySize *kopf.Index[int, string]
-		w.start(func(h handlers) {
-			bySize = on.Index(func(_ context.Context, s *kopf.Snapshot[*widget]) (map[int]string, error) {
-				return map[int]string{s.Object.Spec.Size: s.Object.Name}, nil
-			}, on.ID("by-size"), on.In(h.r), forWidgets)
-			h.create("c", func(context.Context, *change) error {
-				h.w.note(fmt.Sprint(bySize.Len()))
-				return nil
-			}, on.Label("new", ""))
-		})
-		w.mark()
-		w.create("w1", 77, label("new", ""))
-		w.settle()
-		w.expectAnyTime("c w1 #0 →77", "11")
-		w.delete("w1")
-		w.settle()
-		if bySize.Has(77) || bySize.Len() != 10 {
-			t.Error("not removed")
-		}
-	})
-}
-
 func TestUsesWakes(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.create("a", 1, label("kind", "source"))

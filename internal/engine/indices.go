@@ -39,8 +39,17 @@ type trouble struct {
 	timer  *timer
 }
 
-// index has an event indexed, and passed on then.
-func (o *object) index(event stream.Event) {
+// take is where events of the object come in: to be indexed first, if it is to be.
+func (o *object) take(event stream.Event) {
+	if len(o.kind.indexHandlers) == 0 {
+		o.offer(event)
+		return
+	}
+	if event.Type == stream.Deleted {
+		o.mu.Lock()
+		o.buried = true
+		o.mu.Unlock()
+	}
 	o.enqueue(toIndex{Event: event, done: o.kind.engine.ready.indexing()})
 }
 

@@ -138,11 +138,7 @@ func (k *kind) handle(event stream.Event) {
 		k.objects[b.UID] = o
 	}
 	k.mu.Unlock()
-	if len(k.indexHandlers) > 0 {
-		o.index(event)
-		return
-	}
-	o.offer(event)
+	o.take(event)
 }
 
 // in returns the objects of a namespace.
@@ -163,7 +159,7 @@ func (k *kind) knows(o *object) bool {
 	defer o.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.objects[o.uid] == o && !o.gone
+	return k.objects[o.uid] == o && !o.gone && !o.buried
 }
 
 // bury tells of objects that they are gone, as far as the kind's streams, which have
@@ -171,7 +167,7 @@ func (k *kind) knows(o *object) bool {
 func (k *kind) bury(objects []*object) {
 	for _, o := range objects {
 		if k.knows(o) {
-			o.offer(stream.Event{Type: stream.Deleted, Missed: true, Body: o.identity()})
+			o.take(stream.Event{Type: stream.Deleted, Missed: true, Body: o.identity()})
 		}
 	}
 }

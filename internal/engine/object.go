@@ -29,6 +29,7 @@ type object struct {
 	mu sync.Mutex
 
 	indexed *indexed // nil: nothing is to be indexed
+	buried  bool     // its deletion has begun its way through the indices
 
 	// Observe lane.
 	events     []stream.Event
@@ -70,8 +71,8 @@ type work struct {
 
 func newWork() *work { return &work{seen: seen{}, resumed: map[string]bool{}} }
 
-// offer takes an event of the object: the only way in from the stream. It does not
-// block.
+// offer takes an event of the object that is in the indices, if it is to be: the only way
+// in from the stream. It does not block.
 func (o *object) offer(event stream.Event) {
 	if o.kind.observes() {
 		o.observe(event)
