@@ -2,16 +2,16 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
+	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
 )
 
 // ErrExiting is the cause of the end of a handler's context when the operator stops.
-var ErrExiting = errors.New("operator is exiting")
+var ErrExiting = daemons.ErrExiting
 
 // timeoutError is the cause of the end of a handler's context at its timeout.
 type timeoutError struct{ handler *registry.Handler }
