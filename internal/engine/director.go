@@ -28,7 +28,8 @@ type director struct {
 	namespaces map[string]bool
 	kinds      []*kind // changed by run's goroutine only, which reads it without the lock
 	following  map[streamKey]*following
-	said       map[any]string // complaints that were made already, by what they are about
+	editions   map[schema.GroupResource]int // how many kinds there were; of run's goroutine
+	said       map[any]string               // complaints that were made already, by what they are about
 	news       []news
 }
 
@@ -48,6 +49,7 @@ type streamKey struct {
 func newDirector(e *Engine) *director {
 	return &director{
 		Engine: e, scan: newScan(e), namespaces: map[string]bool{}, following: map[streamKey]*following{}, said: map[any]string{},
+		editions: map[schema.GroupResource]int{},
 	}
 }
 
@@ -116,6 +118,8 @@ func (d *director) revise(ctx context.Context) {
 					d.once(slog.LevelError, "resource cannot be handled", "resource", resourceName(a.resource.GVR), "error", err)
 					continue
 				}
+				k.edition = d.editions[a.resource.GVR.GroupResource()]
+				d.editions[a.resource.GVR.GroupResource()]++
 				d.startKind(ctx, k)
 			}
 			continue
@@ -193,11 +197,13 @@ func (d *director) endKind(k *kind, gone bool) {
 	for _, end := range ended {
 		<-end
 	}
+	k.mu.Lock()
+	objects := slices.Collect(maps.Values(k.objects))
+	k.mu.Unlock()
 	if gone {
-		k.mu.Lock()
-		objects := slices.Collect(maps.Values(k.objects))
-		k.mu.Unlock()
 		k.bury(objects)
+	} else {
+		k.retire(objects)
 	}
 }
 

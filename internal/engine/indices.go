@@ -127,6 +127,8 @@ func (o *object) fill(h *registry.Handler, event toIndex) {
 	owner := ownerOf(o, h)
 	t := o.troubleOf(h)
 	switch {
+	case o.kind.retired.Load():
+		return
 	case event.Type == stream.Deleted:
 		h.Index.Remove(owner)
 		o.forgive(h)
@@ -194,7 +196,7 @@ func (o *object) conclude(h *registry.Handler, call *registry.Call, out outcome.
 		o.forgive(h)
 	case out.Err == nil:
 		if call.Entries != nil {
-			call.Entries(ownerOf(o, h))
+			o.keep(h, call.Entries)
 		}
 		o.forgive(h)
 	case out.Final:
@@ -253,10 +255,31 @@ func (o *object) resent(h *registry.Handler, t *trouble) {
 }
 
 // ownerOf is under which name the entries of an object are in an index: functions that
-// feed the same one do not know of each other.
+// feed the same one do not know of each other, nor do the kinds that follow a resource in
+// one version after the other.
 func ownerOf(o *object, h *registry.Handler) indexing.Owner {
-	if h.Feed == 0 {
+	if h.Feed == 0 && o.kind.edition == 0 {
 		return indexing.Owner(o.uid)
 	}
-	return indexing.Owner(string(o.uid) + "/" + strconv.Itoa(h.Feed))
+	return indexing.Owner(string(o.uid) + "/" + strconv.Itoa(o.kind.edition) + "/" + strconv.Itoa(h.Feed))
+}
+
+// retire takes objects out of the indices that are in them as those of another kind, which
+// follows the resource in another version.
+func (k *kind) retire(objects []*object) {
+	k.retired.Store(true)
+	for _, o := range objects {
+		for _, h := range k.indexHandlers {
+			h.Index.Remove(ownerOf(o, h))
+		}
+	}
+}
+
+// keep takes what a function has said into its index.
+func (o *object) keep(h *registry.Handler, entries func(indexing.Owner)) {
+	owner := ownerOf(o, h)
+	entries(owner)
+	if o.kind.retired.Load() { // meanwhile
+		h.Index.Remove(owner)
+	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +32,8 @@ type kind struct {
 	log      *slog.Logger
 	absent   time.Time // since when discovery does not have it; zero: it has
 	missing  int       // how often the API server said that there is none
+	edition  int       // how many kinds there were before of this resource, in whatever version
+	retired  atomic.Bool
 
 	handlers         []*registry.Handler // all, in order of registration
 	indexHandlers    []*registry.Handler
