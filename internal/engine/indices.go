@@ -28,14 +28,16 @@ type indexed struct {
 // toIndex is an event that is to be indexed before anything else happens to it.
 type toIndex struct {
 	stream.Event
-	again bool   // it was indexed before, and some function has failed
+	again bool   // it is no event, but some function has failed, and is to be called again
+	next  int    // of the functions
 	done  func() // tells that it is indexed
 }
 
-// trouble is an index function that has failed for an object (IDX-8).
+// trouble is an index function that has failed for an object (IDX-8). It belongs to the
+// goroutine that indexes the object.
 type trouble struct {
 	record state.Record
-	body   *body.Body // for another attempt; nil: the error is permanent
+	body   *body.Body // the newest one, for another attempt; nil: the error is permanent
 	timer  *timer
 }
 
@@ -62,58 +64,67 @@ func (o *object) enqueue(item toIndex) {
 	o.indexed.queue = append(o.indexed.queue, item)
 	if !o.indexed.running && o.kind.engine.enter() {
 		o.indexed.running = true
-		go o.indexAll()
+		go o.indexAll(nil)
 	}
 }
 
-// indexAll indexes what is queued.
-func (o *object) indexAll() {
-	e := o.kind.engine
-	defer e.exit()
-	var item toIndex
+// indexAll indexes what has begun to be indexed, if anything, and what is queued.
+func (o *object) indexAll(item *toIndex) {
+	defer o.kind.engine.exit()
 	ended := false
 	defer func() {
 		if !ended { // by a function, as in object.cutOff
-			o.log().Error("indexing was cut off", "error", errGoexit)
-			o.passOn(item)
-			o.goOnIndexing()
+			o.goOnIndexing(item)
 		}
 	}()
 	for {
-		o.mu.Lock()
-		if len(o.indexed.queue) == 0 || e.stopping() {
-			o.indexed.queue, o.indexed.running = nil, false
-			if len(o.indexed.troubles) == 0 {
-				o.indexed = nil
-			}
-			o.mu.Unlock()
+		if item == nil {
+			item = o.nextToIndex()
+		}
+		if item == nil {
 			ended = true
 			return
 		}
-		item = o.indexed.queue[0]
-		o.indexed.queue[0] = toIndex{}
-		o.indexed.queue = o.indexed.queue[1:]
-		o.mu.Unlock()
-		for _, h := range o.kind.indexHandlers {
+		for item.next < len(o.kind.indexHandlers) {
+			h := o.kind.indexHandlers[item.next]
+			item.next++
 			o.fill(h, item)
 		}
 		o.passOn(item)
+		item = nil
 	}
 }
 
-// goOnIndexing takes up the queue in another goroutine.
-func (o *object) goOnIndexing() {
+// nextToIndex takes the first of the queue; nil: there is nothing to do any more.
+func (o *object) nextToIndex() *toIndex {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.indexed.queue) == 0 || o.kind.engine.stopping() {
+		o.indexed.queue, o.indexed.running = nil, false
+		if len(o.indexed.troubles) == 0 {
+			o.indexed = nil
+		}
+		return nil
+	}
+	item := o.indexed.queue[0]
+	o.indexed.queue[0] = toIndex{}
+	o.indexed.queue = o.indexed.queue[1:]
+	return &item
+}
+
+// goOnIndexing goes on in another goroutine.
+func (o *object) goOnIndexing(item *toIndex) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.kind.engine.enter() {
-		go o.indexAll()
+		go o.indexAll(item)
 	} else {
 		o.indexed.queue, o.indexed.running = nil, false
 	}
 }
 
 // passOn lets an event go where it goes without indices, once all of them are complete.
-func (o *object) passOn(item toIndex) {
+func (o *object) passOn(item *toIndex) {
 	if !item.again && !o.kind.engine.ready.park(o, item.Event) {
 		o.offer(item.Event)
 	}
@@ -122,66 +133,94 @@ func (o *object) passOn(item toIndex) {
 	}
 }
 
-// fill has an index function look at an object, and takes what it says.
-func (o *object) fill(h *registry.Handler, event toIndex) {
-	owner := ownerOf(o, h)
+// fill has an index function look at an object, unless it has failed and its time has not
+// come.
+func (o *object) fill(h *registry.Handler, item *toIndex) {
 	t := o.troubleOf(h)
+	due := t != nil && t.body != nil && t.record.Awake(time.Now())
 	switch {
 	case o.kind.retired.Load():
-		return
-	case event.Type == stream.Deleted:
-		h.Index.Remove(owner)
+	case item.Type == stream.Deleted:
+		h.Index.Remove(ownerOf(o, h))
 		o.forgive(h)
-		return
-	case t != nil && t.body == nil, t != nil && !t.record.Awake(time.Now()):
-		o.keepFor(t, event.Body)
-		return
-	case t == nil && event.again:
-		return // it was only others that have failed
+	case item.again && due: // for what came since it was due has not been looked at yet
+		o.attempt(h, t.body, t.record)
+	case item.again: // others have failed, or this one has failed again meanwhile
+	case due:
+		o.attempt(h, item.Body, t.record)
+	case t == nil:
+		o.attempt(h, item.Body, state.Record{Started: time.Now()})
+	case t.body != nil:
+		t.body = item.Body
 	}
-	e, log := o.kind.engine, o.log().With("handler", h.ID)
-	subject := &cause.Subject{Body: event.Body, Resource: o.kind.resource.GVR, Log: log, Memos: o.Memos}
-	matches, err := subject.PreMatches(e.handling, h)
-	if err == nil && !matches {
-		h.Index.Remove(owner)
-		o.forgive(h)
-		return
-	}
-	record := state.Record{Started: time.Now()}
-	if t != nil {
-		record = t.record
-	}
-	call := &registry.Call{
-		Body: event.Body, Resource: o.kind.resource.GVR, Param: h.Param, Log: log, Memos: o.Memos,
-		Retry: record.Retries, Started: record.Started,
-	}
-	out, refused := outcome.Refused(h, record, time.Now())
-	if !refused {
-		if err == nil {
-			err = o.indexCall(h, call)
-		}
-		if err != nil && e.stopping() {
-			return
-		}
-		if undecoded := (*registry.DecodeError)(nil); errors.As(err, &undecoded) {
-			e.complain(o, event.Body, undecodable, undecoded)
-			return // what is there stays until the object changes
-		}
-		out = outcome.Of(h, record, err, time.Now(), e.settings.DefaultBackoff)
-	}
-	metrics.Attempts.WithLabelValues(resourceName(o.kind.resource.GVR), h.ID, out.Name()).Inc()
-	o.conclude(h, call, out, log, out.Record(record, time.Now()))
 }
 
-// indexCall calls an index function, which its timeout limits as any other handler.
-func (o *object) indexCall(h *registry.Handler, call *registry.Call) error {
-	ctx := o.kind.engine.handling
+// attempt has an index function look at a version of the object, and takes what it says.
+func (o *object) attempt(h *registry.Handler, b *body.Body, record state.Record) {
+	call := &registry.Call{
+		Body: b, Resource: o.kind.resource.GVR, Param: h.Param, Log: o.log().With("handler", h.ID), Memos: o.Memos,
+		Retry: record.Retries, Started: record.Started,
+	}
+	err := o.passing(h, errGoexit) // unless it returns
+	defer func() { o.assess(h, call, record, err) }()
+	err = o.ask(h, call, record)
+}
+
+// ask calls an index function that is for the object, within its limits.
+func (o *object) ask(h *registry.Handler, call *registry.Call, record state.Record) error {
+	e := o.kind.engine
+	subject := &cause.Subject{Body: call.Body, Resource: call.Resource, Log: call.Log, Memos: o.Memos}
+	switch matches, err := subject.PreMatches(e.handling, h); {
+	case errors.As(err, new(*registry.DecodeError)):
+		return err
+	case err != nil:
+		return o.passing(h, err)
+	case !matches:
+		return errMismatch
+	}
+	if out, refused := outcome.Refused(h, record, time.Now()); refused {
+		return out.Err
+	}
+	ctx := e.handling
 	if h.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, call.Started.Add(h.Timeout), &timeoutError{h})
 		defer cancel()
 	}
-	return o.kind.engine.call(ctx, o, h, call)
+	return e.call(ctx, o, h, call)
+}
+
+var errMismatch = errors.New("the object does not match the filters")
+
+// passing makes of what nobody can have meant an error that asks for another attempt,
+// whatever the handler's error mode.
+func (o *object) passing(h *registry.Handler, err error) error {
+	after := o.kind.engine.settings.DefaultBackoff
+	if h.Backoff >= 0 {
+		after = h.Backoff
+	}
+	return &outcome.RetryError{After: after, Err: err}
+}
+
+// assess finds out what came of an attempt. One that comes to an end after the operator has
+// said nothing any more: the index may be another operator's.
+func (o *object) assess(h *registry.Handler, call *registry.Call, record state.Record, err error) {
+	e := o.kind.engine
+	undecoded := (*registry.DecodeError)(nil)
+	switch {
+	case e.stopping():
+		return
+	case errors.Is(err, errMismatch):
+		h.Index.Remove(ownerOf(o, h))
+		o.forgive(h)
+		return
+	case errors.As(err, &undecoded): // what is there stays until the object changes
+		e.complain(o, call.Body, undecodable, undecoded)
+		return
+	}
+	out := outcome.Of(h, record, err, time.Now(), e.settings.DefaultBackoff)
+	metrics.Attempts.WithLabelValues(resourceName(o.kind.resource.GVR), h.ID, out.Name()).Inc()
+	o.conclude(h, call, out, call.Log, out.Record(record, time.Now()))
 }
 
 // conclude takes the outcome of an index function (IDX-3, IDX-8).
@@ -216,15 +255,6 @@ func (o *object) troubleOf(h *registry.Handler) *trouble {
 	return o.indexed.troubles[h]
 }
 
-// keepFor has another attempt look at the newest body.
-func (o *object) keepFor(t *trouble, b *body.Body) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if t.body != nil {
-		t.body = b
-	}
-}
-
 // forgive forgets that a function has failed.
 func (o *object) forgive(h *registry.Handler) {
 	o.mu.Lock()
@@ -245,12 +275,7 @@ func (o *object) resent(h *registry.Handler, t *trouble) {
 	}
 	o.indexed.troubles[h] = t
 	if t.body != nil {
-		t.timer = o.kind.engine.timers.at(t.record.Delayed, func() {
-			o.mu.Lock()
-			b := t.body
-			o.mu.Unlock()
-			o.enqueue(toIndex{Event: stream.Event{Body: b}, again: true})
-		})
+		t.timer = o.kind.engine.timers.at(t.record.Delayed, func() { o.enqueue(toIndex{again: true}) })
 	}
 }
 
