@@ -125,7 +125,9 @@ func (o *object) goOnIndexing(item *toIndex) {
 
 // passOn lets an event go where it goes without indices, once all of them are complete.
 func (o *object) passOn(item *toIndex) {
-	if !item.again && !o.kind.engine.ready.park(o, item.Event) {
+	k := o.kind
+	others := k.observes() || k.changes()
+	if !item.again && !(others && k.engine.ready.park(o, item.Event)) {
 		o.offer(item.Event)
 	}
 	if item.done != nil {

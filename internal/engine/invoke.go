@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 
 	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/internal/outcome"
@@ -25,6 +27,14 @@ func (e *timeoutError) Timeout() bool { return true }
 
 // Is makes it a context.DeadlineExceeded.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// calling names some of the user's functions that run.
+func (e *Engine) calling(most int) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names := slices.Sorted(maps.Values(e.calls))
+	return names[:min(most, len(names))]
+}
 
 // call runs a user's function. Whoever stops the operator can see which ones run.
 func (e *Engine) call(ctx context.Context, o *object, h *registry.Handler, c *registry.Call) (err error) {

@@ -74,7 +74,7 @@ func (r *readiness) remind() {
 		slices.Sort(ids)
 		r.log.Warn("indices are not complete yet, no other handler is called before that",
 			"indices", strings.Join(slices.Compact(ids), ","), "resources", strings.Join(slices.Compact(resources), ","),
-			"objects to index", r.pending, "for", time.Since(r.since).Round(time.Second))
+			"objects to index", r.pending, "running", strings.Join(r.engine.calling(5), ", "), "for", time.Since(r.since).Round(time.Second))
 		r.remind()
 	})
 }
@@ -121,16 +121,20 @@ func (r *readiness) settle(key streamKey) {
 	r.check()
 }
 
-// indexing counts an event that is to be indexed. The returned function tells that it is.
+// indexing counts an event that is to be indexed, unless it comes after everything was
+// listed, for those never end. The returned function tells that it is.
 func (r *readiness) indexing() (indexed func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.open {
+	if r.open || r.listed() {
 		return func() {}
 	}
 	r.pending++
 	return r.indexed
 }
+
+// listed tells whether everything is. The caller holds the lock.
+func (r *readiness) listed() bool { return r.sealed && len(r.awaited) == 0 }
 
 func (r *readiness) indexed() {
 	r.mu.Lock()
@@ -152,7 +156,7 @@ func (r *readiness) park(o *object, event stream.Event) bool {
 // check opens the gate if it is time. It is called with the lock held, and releases it.
 func (r *readiness) check() {
 	defer r.mu.Unlock()
-	if r.open || !r.sealed || len(r.awaited) > 0 || r.pending > 0 || r.opening {
+	if r.open || !r.listed() || r.pending > 0 || r.opening {
 		return
 	}
 	took := time.Since(r.since)
