@@ -135,6 +135,9 @@ func (d *director) heed() {
 		case kindMissing:
 			if n.kind.missing++; n.kind.missing == missingOften {
 				n.kind.log.Error("resource is in the API's discovery, but cannot be listed and watched")
+				for _, key := range d.keysOf(n.kind) {
+					d.settleWithout(n.kind, key)
+				}
 			}
 			d.lookAgain(n.kind.resource.GVR.Group, 0)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-go/kopf/internal/registry"
@@ -23,6 +24,9 @@ type director struct {
 	scan
 
 	streams sync.WaitGroup
+
+	indexed interest      // of indices
+	found   chan struct{} // closed when it is known which of the resources of indices there are
 
 	mu         sync.Mutex
 	namespaces map[string]bool
@@ -49,7 +53,8 @@ type streamKey struct {
 func newDirector(e *Engine) *director {
 	return &director{
 		Engine: e, scan: newScan(e), namespaces: map[string]bool{}, following: map[streamKey]*following{}, said: map[any]string{},
-		editions: map[schema.GroupResource]int{},
+		editions: map[schema.GroupResource]int{}, found: make(chan struct{}),
+		indexed: interestIn(slices.DeleteFunc(slices.Clone(e.Handlers), func(h *registry.Handler) bool { return h.Kind != registry.Index })),
 	}
 }
 
@@ -71,20 +76,40 @@ func (d *director) run(ctx context.Context) {
 	}
 	d.look(ctx)
 	d.streams.Go(func() { d.begin(ctx, listed) })
+	found := sync.OnceFunc(func() { close(d.found) })
 	for ctx.Err() == nil {
+		if d.findable() {
+			found()
+		}
 		d.await(ctx)
 		d.heed()
 		d.look(ctx)
 	}
 }
 
+// findable tells whether it could be read of all groups that indices are of by name what
+// they serve. What somebody would have to permit first is not waited for.
+func (d *director) findable() bool {
+	if d.unread != nil {
+		return false
+	}
+	for gv, err := range d.catalogue.failures() {
+		if _, named := d.indexed.groups[gv.Group]; named && !apierrors.IsForbidden(err) {
+			return false
+		}
+	}
+	return true
+}
+
 // begin has all followed when the indices are complete, for which the streams that fill
 // them must be known.
 func (d *director) begin(ctx context.Context, namespaces <-chan struct{}) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-namespaces:
+	for _, known := range []<-chan struct{}{namespaces, d.found} {
+		select {
+		case <-ctx.Done():
+			return
+		case <-known:
+		}
 	}
 	d.ready.seal()
 	select {
@@ -272,7 +297,7 @@ func (d *director) follow(ctx context.Context, k *kind, namespace string) {
 // failed says what goes wrong in a stream. What passes by itself is for the debug
 // level; what somebody has to mend is said once.
 func (d *director) failed(k *kind, key streamKey, f stream.Failure) {
-	if len(k.indexHandlers) > 0 && (f.Reason == stream.Forbidden || f.Reason == stream.Unauthorized || f.Reason == stream.NotServed) {
+	if f.Reason == stream.Forbidden || f.Reason == stream.NotServed && d.settings.DiscoverOnce {
 		d.settleWithout(k, key)
 	}
 	switch f.Reason {
@@ -292,6 +317,18 @@ func (d *director) failed(k *kind, key streamKey, f stream.Failure) {
 	default:
 		k.log.Debug("stream was interrupted, it goes on", "reason", f.Reason, "verb", f.Verb, "error", f.Err)
 	}
+}
+
+// keysOf are the streams of a kind.
+func (d *director) keysOf(k *kind) (keys []streamKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, f := range d.following {
+		if f.kind == k {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // settleWithout goes on without the objects of a stream that nothing comes from.
