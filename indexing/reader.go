@@ -20,14 +20,15 @@ import (
 //
 // A note costs about 300 bytes and some hundred nanoseconds, and the same fact is noted
 // once: one who reads most of an index does better with All than with many keys. Notes
-// stay until they are given up: a reader that nobody needs any more has to [Reader.Forget].
+// stay until they are given up: a reader that nobody needs any more has to be closed.
 type Reader struct {
 	wake    func()
 	indices []any // empty: all
 
-	mu    sync.Mutex
-	round *round // since it was woken, or has forgotten; nil: nothing is noted
-	read  bool
+	mu     sync.Mutex
+	round  *round // since it was woken, or has forgotten; nil: nothing is noted
+	read   bool
+	closed bool
 }
 
 // round is what a reader notes until it is woken, or forgets.
@@ -77,6 +78,15 @@ func (r *Reader) Forget() {
 	forgotten.drop()
 }
 
+// Close is to forget for good: nothing is noted any more, though views of the reader can
+// still be read. It may be called repeatedly, and in wake.
+func (r *Reader) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.Forget()
+}
+
 // Read tells whether anything was read through the reader since it was made, or has
 // forgotten; being woken does not count as forgetting.
 func (r *Reader) Read() bool {
@@ -89,6 +99,9 @@ func (r *Reader) Read() bool {
 func readNoted[K comparable, V any](r *Reader, index *Index[K, V], f fact[K]) state[K, V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return index.now()
+	}
 	r.read = true
 	if r.round == nil {
 		r.round = &round{reader: r}
