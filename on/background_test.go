@@ -220,6 +220,18 @@ func TestIDsInBackground_HID5(t *testing.T) {
 			on.Resume(scaled, on.ID("x"), in)
 			on.Timer(tick, on.ID("x"), in)
 		}, false},
+		{"users of an index", func(in on.AnyOption) {
+			uses := on.Uses(on.Index(byReplicas, in))
+			on.Create(scaled, on.ID("x"), uses, in)
+			on.Update(func(context.Context, *kopf.Change[*Dep]) error { return nil }, on.ID("x"), uses, in)
+		}, true},
+		{"one function that uses an index", func(in on.AnyOption) {
+			uses := on.Uses(on.Index(byReplicas, in))
+			on.Create(scaled, on.ID("x"), uses, in)
+			on.Update(scaled, on.ID("x"), uses, in)
+			on.Delete(func(context.Context, *kopf.Change[*Dep]) error { return nil }, on.ID("x"), uses, in)
+			on.Timer(tick, on.ID("x"), uses, in)
+		}, false},
 		{"index functions", func(in on.AnyOption) { on.Index(byReplicas, in); on.Index(byReplicas, in) }, false},
 		{"index and create", func(in on.AnyOption) { on.Index(byReplicas, on.ID("x"), in); on.Create(scaled, on.ID("x"), in) }, false},
 		{"index and field", func(in on.AnyOption) {

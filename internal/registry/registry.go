@@ -64,6 +64,9 @@ func (h *Handler) Clashes(other *Handler) bool {
 
 // joins tells whether h may be called together with a handler of another kind.
 func (h *Handler) joins(other *Handler) bool {
+	if len(h.Handles) > 0 && h.Keeps() && h.Kind != Delete { // an index calls it whatever the reason is
+		return other.Keeps() && other.Kind != Delete
+	}
 	switch h.Kind {
 	case Field:
 		return other.Keeps() && other.Kind != Resume
