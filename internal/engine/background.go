@@ -191,6 +191,11 @@ func (o *object) retire() {
 		}
 		empty = empty && !w.Done()
 	}
+	for _, w := range bg.workers {
+		if w != nil {
+			w.unread()
+		}
+	}
 	if empty || bg.ended {
 		o.background = nil
 		o.kind.engine.dismiss(o)

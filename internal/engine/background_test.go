@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kopf-go/kopf"
@@ -172,41 +171,6 @@ func TestTimerPatches_TMR7(t *testing.T) {
 		w.create("w1", 1)
 		w.sleep(10 * time.Minute)
 		w.writes("patch widgets/status")
-	})
-}
-
-func TestUsesWakes(t *testing.T) {
-	scenario(t, func(w *world) {
-		w.create("a", 1, label("kind", "source"))
-		w.create("b", 2, label("kind", "source"))
-		w.create("c", 1, label("kind", "target"))
-		register := func(h handlers) {
-			colours := on.Index(func(_ context.Context, s *kopf.Snapshot[*widget]) (map[int]string, error) {
-				return map[int]string{s.Object.Spec.Size: s.Object.Spec.Color}, nil
-			}, on.ID("colours"), on.In(h.r), forWidgets, on.Label("kind", "source"))
-			h.create("c", func(ctx context.Context, c *change) error {
-				v, _ := colours.Tracked(ctx).First(c.Object.Spec.Size)
-				h.w.note(fmt.Sprintf("saw %q because of %s", v, c.Reason))
-				return nil
-			}, on.Label("kind", "target"), on.Uses(colours))
-		}
-		o := w.start(register)
-		w.expectAnyTime("c c #0 →1", `saw "" because of create`)
-		w.mark()
-		w.update("a", func(o widgetObj) { set(o, "red", "spec", "color") })
-		w.settle()
-		w.update("b", func(o widgetObj) { set(o, "blue", "spec", "color") })
-		w.settle()
-		w.expectAnyTime("c c #0 1→1", `saw "red" because of index`)
-		w.writes()
-		w.mark()
-		if err := o.stop(); err != nil {
-			t.Error(err)
-		}
-		w.start(register)
-		w.expectAnyTime("c c #0 1→1", `saw "red" because of index`)
-		w.writes()
-		synctest.Wait()
 	})
 }
 

@@ -87,7 +87,7 @@ func (p *checkpoints) finished() *state.Changes {
 	defer c.mu.Unlock()
 	for t := range c.all() {
 		age := time.Since(t.record.Stopped)
-		if t.record.Finished() && age >= c.kind.engine.settings.CheckpointInterval && p.saved[t] != t.record.Stopped {
+		if t.record.Finished() && age >= c.kind.engine.settings.CheckpointInterval && p.saved[t] != t.record.Stopped && !c.passing(t) {
 			c.store(changes, t)
 			any = true
 			p.saved[t] = t.record.Stopped

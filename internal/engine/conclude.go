@@ -88,7 +88,7 @@ func (c *cycle) change(end ending) patching.Change {
 			c.store(changes, t)
 		}
 		for t := range c.all() {
-			if t.parent != nil && t.parent.record.Finished() {
+			if t.parent != nil && t.parent.record.Finished() || c.passing(t) {
 				continue // nobody will ask for it
 			}
 			c.store(changes, t)

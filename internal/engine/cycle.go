@@ -24,8 +24,8 @@ type cycle struct {
 	now     time.Time
 	carry   *carry // of the cycle before
 	seen    seen
-	resumed map[string]bool            // resume handlers that are through in this process
-	woken   map[*registry.Handler]bool // those that what they have read from an index wants to run again; true: at once
+	resumed map[string]bool       // resume handlers that are through in this process
+	woken   map[*user]wakefulness // who is to be called again because of an index
 
 	reason   cause.Reason
 	held     bool // our finalizer is on the object
@@ -37,7 +37,8 @@ type cycle struct {
 	log      *slog.Logger
 	leftover *carry
 
-	known    map[string]state.Record // of all handlers
+	known    map[string]state.Record    // of all handlers
+	forIndex map[*registry.Handler]bool // those of the selected that are only woken
 	tasks    []*task
 	edits    *registry.Edits
 	edited   bool  // handlers have asked for something
@@ -232,18 +233,15 @@ func (c *cycle) release() (verdict, error) {
 	return v, err
 }
 
-// selection returns the handlers for the cause, in order of registration.
+// selection returns the handlers for the cause, and those that were woken, in order of
+// registration.
 func (c *cycle) selection() ([]*registry.Handler, error) {
 	var selected []*registry.Handler
 	for _, h := range c.kind.changeHandlers {
-		filter := c.wants
 		if !cause.Candidate(h, c.reason, c.object.initial) {
-			if !c.wakes(h) {
-				continue
-			}
-			filter = c.inScopeOf
+			continue
 		}
-		wants, err := filter(h)
+		wants, err := c.wants(h)
 		if err != nil {
 			return nil, err
 		}
@@ -251,7 +249,7 @@ func (c *cycle) selection() ([]*registry.Handler, error) {
 			selected = append(selected, h)
 		}
 	}
-	return cause.Unique(selected), nil
+	return c.withWoken(cause.Unique(selected))
 }
 
 // announce says what begins.

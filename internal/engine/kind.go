@@ -42,7 +42,8 @@ type kind struct {
 	changeHandlers   []*registry.Handler
 	optionalHandlers []*registry.Handler // of changeHandlers: delete handlers that hold nothing
 	holders          []*registry.Handler // those that hold objects: delete handlers, daemons
-	users            []*registry.Handler // of changeHandlers: those that use indices
+	users            []*user             // of indices, among changeHandlers
+	userOf           map[*registry.Handler]*user
 	keys             map[*registry.Handler]*state.Keys
 	store            *state.Store // what is kept on the objects
 	resumes          bool         // there are resume handlers
@@ -80,6 +81,7 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 	for _, h := range handlers {
 		k.add(h)
 	}
+	k.users, k.userOf = usersAmong(k.changeHandlers)
 	if metadataOnly(handlers) && (len(k.changeHandlers) == 0 || !e.settings.StateInBody) {
 		k.client = e.client.MetadataOnly(r.GVK)
 	}
@@ -112,9 +114,6 @@ func (k *kind) add(h *registry.Handler) {
 	}
 	k.changeHandlers = append(k.changeHandlers, h)
 	k.keys[h] = k.store.Key(h.ID)
-	if len(h.Uses) > 0 {
-		k.users = append(k.users, h)
-	}
 }
 
 // observes tells whether events of objects are of interest one by one.
@@ -136,7 +135,7 @@ func (k *kind) handle(event stream.Event) {
 	if o == nil {
 		o = &object{
 			kind: k, uid: b.UID, namespace: b.Namespace, name: b.Name,
-			initial: event.Type == stream.Listed,
+			initial: event.Type == stream.Listed, found: event.Type == stream.Listed,
 		}
 		k.objects[b.UID] = o
 	}

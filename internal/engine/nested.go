@@ -23,7 +23,7 @@ func (c *cycle) nest(ctx context.Context, parent *task, declared []*registry.Han
 		if err != nil {
 			return nil, err
 		}
-		matches, err := c.subjectOf(t).Matches(ctx, h)
+		matches, err := c.matches(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -65,6 +65,7 @@ func (c *cycle) newChild(parent *task, h *registry.Handler) (*task, error) {
 	if t.old == nil {
 		t.old = parent.old
 	}
+	c.rouseChild(t)
 	return t, nil
 }
 
@@ -72,7 +73,7 @@ func (c *cycle) newChild(parent *task, h *registry.Handler) (*task, error) {
 func (c *cycle) adopt(parent *task, children []*task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	parent.children = append(parent.children, children...)
+	parent.children, parent.redone = append(parent.children, children...), true
 	for ancestor := parent; ancestor != nil; ancestor = ancestor.parent {
 		refs := slices.Clone(ancestor.record.Subrefs)
 		for _, t := range children {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
 	"github.com/kopf-go/kopf/internal/registry"
@@ -38,12 +39,13 @@ type object struct {
 
 	memos *registry.Memos // nil: nobody has asked for them yet
 
-	readings readings                   // of change handlers that use indices
-	woken    map[*registry.Handler]bool // those of them that are to run again; true: at once
+	readings map[*user]*indexing.Reader // what change handlers have read in their last calls
+	woken    map[*user]wakefulness      // those that are to run again for that
 
 	// Change lane.
 	seen    string // the newest version that the lane knows, own writes included
 	initial bool   // was there at the first listing, and was not handled since
+	found   bool   // was there at the first listing
 	gone    bool
 	leaving bool  // its deletion was requested
 	ended   bool  // delete handlers are through, though the object may be there
@@ -94,7 +96,7 @@ func (o *object) offer(event stream.Event) {
 		return
 	}
 	if o.work == nil {
-		if o.kind.quiet(event.Body, o.initial) {
+		if len(o.woken) == 0 && o.kind.quiet(event.Body, o.initial) {
 			o.initial = false
 			return
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/cause"
 	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/outcome"
@@ -26,6 +25,8 @@ type task struct {
 	saw     *state.Essence // what it has finished with, if that was in this cycle
 	skipped bool           // it is due, and the lifecycle picks nobody
 	byIndex bool           // it is only for what it has read from an index
+	wake    wakefulness    // whether it was woken
+	redone  bool           // and its sub-handlers with it
 
 	parent   *task
 	children []*task // sub-handlers that were declared in this cycle
@@ -95,7 +96,7 @@ func (c *cycle) records(keys ...*state.Keys) (map[string]state.Record, error) {
 
 func (c *cycle) newTask(h *registry.Handler, keys *state.Keys, records map[string]state.Record) *task {
 	record, ok := records[h.ID]
-	if !ok || !cause.Continues(h, record.Purpose, c.reason) {
+	if !ok || !cause.Continues(h, record.Purpose, c.reason) && !c.continues(h, record) {
 		record = state.Record{}
 	}
 	if h.Kind == registry.Resume && record.Finished() && !c.resumed[h.ID] {
@@ -128,7 +129,7 @@ func (c *cycle) due(tasks []*task) []*task {
 	choice := make([]registry.Due, len(awake))
 	for i, t := range awake {
 		byID[t.handler.ID] = t
-		choice[i] = registry.Due{ID: t.handler.ID, Reason: string(c.purpose()), Retry: t.record.Retries, Started: t.record.Started}
+		choice[i] = registry.Due{ID: t.handler.ID, Reason: string(c.reasonOf(t)), Retry: t.record.Retries, Started: t.record.Started}
 	}
 	var picked []*task
 	for _, id := range pick(choice) {
@@ -213,11 +214,7 @@ func (c *cycle) invoke(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	var reading *indexing.Reader
-	if len(h.Uses) > 0 {
-		ctx, reading = c.object.track(ctx, h)
-		delete(c.woken, h)
-	}
+	ctx, reading := c.track(ctx, t)
 	err = e.call(ctx, c.object, h, args)
 	c.edits.Add(args.Patch.Take()...)
 	if err != nil {
@@ -235,12 +232,9 @@ func (c *cycle) arguments(t *task) (*registry.Call, error) {
 	h := t.handler
 	subject := c.subjectOf(t)
 	args := &registry.Call{
-		Body: c.body, Resource: c.kind.resource.GVR, Reason: string(c.purpose()),
+		Body: c.body, Resource: c.kind.resource.GVR, Reason: string(c.reasonOf(t)),
 		Retry: t.record.Retries, Started: t.record.Started, Param: h.Param, Patch: c.edits.For(h.ID),
 		Log: c.log.With("handler", h.ID, "attempt", t.record.Retries+1), Memos: c.object.Memos,
-	}
-	if t.byIndex {
-		args.Reason = string(cause.Index)
 	}
 	args.Subhandlers = &registry.Subhandlers{Parent: h, Run: func(ctx context.Context, declared []*registry.Handler) ([]registry.SubOutcome, error) {
 		c.edits.Add(args.Patch.Take()...) // the sub-handlers come after them
@@ -300,7 +294,7 @@ func (c *cycle) settle(t *task, o outcome.Outcome) {
 	c.mu.Unlock()
 	t.err = o.Err
 	metrics.Attempts.WithLabelValues(resourceName(c.kind.resource.GVR), t.metric(), o.Name()).Inc()
-	log := c.log.With("handler", t.handler.ID, "reason", t.record.Purpose, "attempt", t.record.Retries)
+	log := c.log.With("handler", t.handler.ID, "reason", c.reasonOf(t), "attempt", t.record.Retries)
 	var panicked *outcome.PanicError
 	switch {
 	case o.Waiting:

@@ -14,25 +14,68 @@ import (
 // it has read there in its last call for the object is another one now. What it has read
 // is known in memory only, so after a restart it is called once for each object.
 
-// readings are what handlers have read in their last calls for an object.
-type readings map[*registry.Handler]*indexing.Reader
+// user is a function that uses indices, with all its registrations under one id: as it is
+// called once for all of them, what its last call has read is that of all.
+type user struct {
+	handlers []*registry.Handler // in order of registration
+	indices  []indexing.AnyIndex
+	parting  bool // it may be called for an object that is being deleted
+}
 
-// track has what a handler reads from the indices that it uses noted, instead of what it
-// has read in its call before.
-func track(ctx context.Context, h *registry.Handler, before *indexing.Reader, wake func()) (context.Context, *indexing.Reader) {
-	if before != nil {
-		before.Forget()
+// usersAmong finds the users among handlers.
+func usersAmong(handlers []*registry.Handler) (users []*user, of map[*registry.Handler]*user) {
+	type key struct {
+		code uintptr
+		id   string
 	}
-	if len(h.Uses) == 0 {
-		return ctx, nil
+	uses, found := map[key]bool{}, map[key]*user{}
+	for _, h := range handlers {
+		uses[key{h.Func, h.ID}] = uses[key{h.Func, h.ID}] || len(h.Uses) > 0
 	}
+	of = map[*registry.Handler]*user{}
+	for _, h := range handlers {
+		k := key{h.Func, h.ID}
+		if !uses[k] {
+			continue
+		}
+		u := found[k]
+		if u == nil {
+			u = &user{}
+			found[k] = u
+			users = append(users, u)
+		}
+		of[h] = u
+		u.handlers = append(u.handlers, h)
+		u.indices = append(u.indices, indicesOf(h)...)
+		u.parting = u.parting || h.Kind == registry.Delete || h.Kind == registry.Field || h.Deleted
+	}
+	return users, of
+}
+
+func indicesOf(h *registry.Handler) []indexing.AnyIndex {
 	indices := make([]indexing.AnyIndex, len(h.Uses))
 	for i, index := range h.Uses {
 		indices[i] = index
 	}
-	reader := indexing.NewReader(wake, indices...)
-	return indexing.WithReader(ctx, reader), reader
+	return indices
 }
+
+// newReader makes a reader that tells who it is when it is woken.
+func newReader(indices []indexing.AnyIndex, wake func(*indexing.Reader)) (reader *indexing.Reader) {
+	reader = indexing.NewReader(func() { wake(reader) }, indices...)
+	return reader
+}
+
+// wakefulness is why a user is to be called for an object although it may have nothing
+// else to be told.
+type wakefulness int
+
+const (
+	asleep  wakefulness = iota
+	begun               // it was called for an index, and is to be called again when it is time
+	unknown             // nobody knows what it has read in a former process
+	changed             // what it has read is another one now: it does not wait
+)
 
 // check says once of a handler that it uses indices, and has read nothing in a way that
 // could be noted.
@@ -50,127 +93,273 @@ func (e *Engine) check(h *registry.Handler, reader *indexing.Reader) {
 	}
 }
 
-// track is for a call of a change handler.
-func (o *object) track(ctx context.Context, h *registry.Handler) (context.Context, *indexing.Reader) {
-	o.mu.Lock()
-	before := o.readings[h]
-	o.mu.Unlock()
-	ctx, reader := track(ctx, h, before, func() { o.rouse(h) })
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.readings == nil {
-		o.readings = readings{}
+// track has what a call reads noted, instead of what was read in the call before. Of a
+// handler that is called again for the sake of its sub-handlers it is noted in addition:
+// those that are through have read in an earlier call.
+func (c *cycle) track(ctx context.Context, t *task) (context.Context, *indexing.Reader) {
+	u := c.kind.userOf[t.handler]
+	if u == nil {
+		return ctx, nil
 	}
-	o.readings[h] = reader
-	return ctx, reader
+	o := c.object
+	delete(c.woken, u)
+	goesOn := len(t.record.Subrefs) > 0 && t.wake < unknown
+	o.mu.Lock()
+	before := o.readings[u]
+	if goesOn && before != nil {
+		o.mu.Unlock()
+		return indexing.WithReader(ctx, before), before
+	}
+	reader := newReader(u.indices, func(r *indexing.Reader) { o.rouse(u, r) })
+	if o.readings == nil {
+		o.readings = map[*user]*indexing.Reader{}
+	}
+	o.readings[u] = reader
+	delete(o.woken, u) // this call sees that
+	o.mu.Unlock()
+	if before != nil {
+		before.Close()
+	}
+	return indexing.WithReader(ctx, reader), reader
 }
 
 // forgetReadings is for an object that is gone.
 func (o *object) forgetReadings() {
 	for _, reader := range o.readings {
-		reader.Forget()
+		reader.Close()
 	}
 }
 
-// rouse has a handler run again.
-func (o *object) rouse(h *registry.Handler) {
+// rouse has a user called again, unless it was called meanwhile. Of an object that is
+// gone, only those are of interest that are still to be called.
+func (o *object) rouse(u *user, r *indexing.Reader) {
 	o.mu.Lock()
-	if o.gone {
+	if o.readings[u] != r || o.gone && o.work == nil || (o.gone || o.leaving) && !u.parting {
 		o.mu.Unlock()
 		return
 	}
-	if o.woken == nil {
-		o.woken = map[*registry.Handler]bool{}
+	o.wakeLater(u, changed)
+	if o.gone {
+		o.work.newer = true
+		o.start()
+		o.mu.Unlock()
+		return
 	}
-	o.woken[h] = true
 	o.mu.Unlock()
 	o.reconsider()
 }
 
-// takeWoken takes over who is to run again. Nobody knows what handlers have read in a
-// former process, so all that use indices are, once.
+// wakeLater notes that a user is to be called. The caller holds the lock.
+func (o *object) wakeLater(u *user, why wakefulness) {
+	if o.woken == nil {
+		o.woken = map[*user]wakefulness{}
+	}
+	o.woken[u] = max(o.woken[u], why)
+}
+
+// takeWoken takes over who is to be called. Nobody knows what was read in a former process;
+// so all are whose calls for the object may have been there.
 func (c *cycle) takeWoken(handled bool) {
 	o := c.object
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.woken, o.woken = o.woken, nil
-	if o.initial && handled && !c.gone {
-		for _, h := range c.kind.users {
-			if _, woken := c.woken[h]; !woken && o.readings[h] == nil {
-				if c.woken == nil {
-					c.woken = map[*registry.Handler]bool{}
-				}
-				c.woken[h] = false
-			}
-		}
+	if !o.found || c.gone {
+		return
 	}
-	if c.reason == cause.Noop && len(c.woken) > 0 {
-		c.reason = cause.Resume
+	for _, u := range c.kind.users {
+		_, called := c.known[u.handlers[0].ID]
+		if (handled || called) && o.readings[u] == nil && c.woken[u] == asleep {
+			if c.woken == nil {
+				c.woken = map[*user]wakefulness{}
+			}
+			c.woken[u] = unknown
+		}
 	}
 }
 
-// putBackWoken returns those who are still to run: because they were not called, or have
-// to be called again.
+// putBackWoken returns those who are still to be called: because they were not, or are to
+// be called once more. One whom the object is not for now is called when it is.
 func (c *cycle) putBackWoken() {
-	if c.reason == cause.Delete || c.reason == cause.Free || c.gone {
+	if c.gone {
 		return
 	}
-	left := c.woken
+	left := map[*user]wakefulness{}
+	deleting := c.reason == cause.Delete || c.reason == cause.Free
+	if !deleting {
+		for u, why := range c.woken {
+			left[u] = why
+		}
+	}
 	for _, t := range c.tasks {
-		if t.byIndex && !t.record.Finished() {
-			if left == nil {
-				left = map[*registry.Handler]bool{}
-			}
-			left[t.handler] = false
+		u := c.kind.userOf[t.handler]
+		if u == nil || t.record.Finished() {
+			continue
+		}
+		left[u] = max(left[u], c.woken[u])
+		if t.byIndex {
+			left[u] = max(left[u], begun)
+		}
+		if t.wake >= unknown && !t.redone && len(t.record.Subrefs) > 0 { // its sub-handlers are still to be called
+			left[u] = max(left[u], unknown)
 		}
 	}
 	c.object.mu.Lock()
 	defer c.object.mu.Unlock()
-	for h, atOnce := range left {
-		if c.object.woken == nil {
-			c.object.woken = map[*registry.Handler]bool{}
+	for u, why := range left {
+		if why > asleep && (why != unknown || c.object.readings[u] != nil) { // else it is found out again
+			c.object.wakeLater(u, why)
 		}
-		c.object.woken[h] = c.object.woken[h] || atOnce
 	}
 }
 
-// wakes tells whether a handler is to be called although the change is not its own.
-func (c *cycle) wakes(h *registry.Handler) bool {
-	_, woken := c.woken[h]
-	return woken && c.reason != cause.Delete && c.reason != cause.Free
+// withWoken adds those that are only woken to the handlers that are selected: of each
+// user one handler, the first one that is for the object as it is.
+func (c *cycle) withWoken(selected []*registry.Handler) ([]*registry.Handler, error) {
+	c.forIndex = nil
+	if len(c.woken) == 0 || c.reason == cause.Delete || c.reason == cause.Free {
+		return selected, nil
+	}
+	chosen, taken := map[*registry.Handler]bool{}, map[*user]bool{}
+	for _, h := range selected {
+		chosen[h] = true
+		taken[c.kind.userOf[h]] = true
+	}
+	for _, h := range c.kind.changeHandlers {
+		u := c.kind.userOf[h]
+		if u == nil || c.woken[u] == asleep || taken[u] || h.Kind == registry.Delete {
+			continue
+		}
+		matches, err := c.asks(h, c.unchanged().PreMatches)
+		if err != nil {
+			return nil, err
+		}
+		if !matches {
+			continue
+		}
+		chosen[h], taken[u] = true, true
+		if c.forIndex == nil {
+			c.forIndex = map[*registry.Handler]bool{}
+		}
+		c.forIndex[h] = true
+	}
+	if len(c.forIndex) == 0 {
+		return selected, nil
+	}
+	if c.reason == cause.Noop {
+		c.reason = cause.Resume
+	}
+	selected = nil
+	for _, h := range c.kind.changeHandlers {
+		if chosen[h] {
+			selected = append(selected, h)
+		}
+	}
+	return selected, nil
 }
 
-// inScopeOf tells whether a handler that was woken is for the object as it is.
-func (c *cycle) inScopeOf(h *registry.Handler) (bool, error) {
-	matches, err := c.asks(h, c.subject.PreMatches)
-	if err == nil && !matches {
-		delete(c.woken, h)
-	}
-	return matches, err
+// unchanged is the object as those look at it who are only woken.
+func (c *cycle) unchanged() *cause.Subject {
+	subject := c.newSubject()
+	subject.Old = c.essence
+	return &subject
+}
+
+// continues tells whether a record is of a call for an index that is to be gone on with,
+// although something else is going on with the object than when it began.
+func (c *cycle) continues(h *registry.Handler, r state.Record) bool {
+	return c.forIndex[h] && !r.Finished() && r.Purpose != string(cause.Delete) &&
+		(!h.UpdateLike() || r.Purpose == string(cause.Resume) || r.Digest != "")
 }
 
 // rouse has a task run although it waits, or is through, if its handler was woken. When
 // there is nothing else to tell the handler, it is told that it is because of the index.
 func (c *cycle) rouse(t *task) {
-	atOnce, woken := c.woken[t.handler]
-	if !woken {
+	u := c.kind.userOf[t.handler]
+	if u == nil {
 		return
 	}
-	deleting := c.reason == cause.Delete || c.reason == cause.Free
-	candidate := cause.Candidate(t.handler, c.reason, c.object.initial)
-	switch {
+	t.wake = c.woken[u]
+	switch only := c.forIndex[t.handler]; {
 	case !t.record.Finished():
-		if atOnce {
+		if t.wake == changed {
 			t.record.Delayed = time.Time{} // it is awake
 		}
-		t.byIndex = !candidate
-	case deleting:
-		return
-	case !c.behind(t):
-		t.record = state.Record{Started: c.now, Purpose: t.record.Purpose}
+		t.byIndex = only || c.repeats(t)
+	case t.wake < unknown, c.reason == cause.Delete, c.reason == cause.Free:
+	case only || !c.behind(t) || t.handler.Kind == registry.Create:
+		t.record = state.Record{Started: c.now, Purpose: t.record.Purpose, Digest: t.record.Digest}
+		t.byIndex = true
+	case c.reason == cause.Update:
+		c.anew(t)
+	}
+	if t.byIndex {
+		t.old = c.essence
+	}
+}
+
+// repeats tells whether a handler, that something could be told besides, was told that
+// already, and has been called for an index since.
+func (c *cycle) repeats(t *task) bool {
+	switch {
+	case t.handler.Kind == registry.Resume:
+		return t.wake == begun
+	case c.reason != cause.Create || t.record.Digest == "":
+		return false
+	case t.handler.Kind == registry.Create:
+		return true
+	}
+	seen := c.essenceOf(t.record.Digest)
+	if seen != nil && !seen.Equal(c.essence) {
+		t.old = seen
+		return false
+	}
+	return true
+}
+
+// rouseChild has a sub-handler run again whose parent was woken, for nobody knows which of
+// them has read what.
+func (c *cycle) rouseChild(t *task) {
+	r := &t.record
+	t.wake = t.parent.wake
+	switch {
+	case r.Finished() && t.wake >= unknown:
+		*r = state.Record{Started: c.now, Purpose: r.Purpose, Digest: r.Digest}
+		t.byIndex = true
+	case !r.Finished() && t.wake == changed:
+		r.Delayed = time.Time{}
+	}
+	if t.parent.byIndex && t.old == t.parent.old || !r.Finished() && r.Digest == c.essence.Digest() {
 		t.byIndex = true
 	}
 	if t.byIndex {
 		t.old = c.essence
 	}
+}
+
+// matches tells whether a sub-handler is to be called. One that is called because of an
+// index needs no change.
+func (c *cycle) matches(ctx context.Context, t *task) (bool, error) {
+	if t.byIndex {
+		return c.unchanged().PreMatches(ctx, t.handler)
+	}
+	return c.subjectOf(t).Matches(ctx, t.handler)
+}
+
+// reasonOf is what a task's handler is told.
+func (c *cycle) reasonOf(t *task) cause.Reason {
+	if t.byIndex {
+		return cause.Index
+	}
+	return c.purpose()
+}
+
+// passing tells whether nothing needs to be kept of a call for an index: it has succeeded,
+// or failed for good, or has not begun yet, and no attempt before it is on record.
+func (c *cycle) passing(t *task) bool {
+	if !t.byIndex || t.parent != nil || !t.record.Finished() && t.record.Retries > 0 {
+		return false
+	}
+	r, kept := c.known[t.handler.ID]
+	return !kept || r.Finished()
 }

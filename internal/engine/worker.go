@@ -33,13 +33,14 @@ type worker struct {
 	why    error // why it is not
 
 	// What only the run has to do with, of which there is one at a time.
-	record  state.Record // of the attempts; in memory only (DMN-5)
-	last    daemons.Run
-	unsent  *unsent
-	reading *indexing.Reader
+	record state.Record // of the attempts; in memory only (DMN-5)
+	last   daemons.Run
+	unsent *unsent
 
-	mu   sync.Mutex
-	exit func() // tells those who wait for all goroutines that the present one is over
+	mu      sync.Mutex
+	exit    func()           // tells those who wait for all goroutines that the present one is over
+	reading *indexing.Reader // what the last run has read from indices
+	woken   bool             // and that is another one now
 }
 
 // unsent is what a run has to say and could not write yet: it is tried again before
@@ -219,7 +220,11 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 	out, refused := outcome.Refused(h, w.record, began)
 	if refused {
 		w.last = daemons.Run{Started: began, Ended: began}
-		return w.conclude(out)
+		result := w.conclude(out)
+		if w.roused() { // this run was asked for, and was none
+			result.Next = began
+		}
+		return result
 	}
 	b, _ := w.background.newest()
 	if b == nil {
@@ -268,12 +273,58 @@ func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 		ctx, cancel = context.WithDeadlineCause(ctx, w.record.Started.Add(h.Timeout), &timeoutError{h})
 		defer cancel()
 	}
-	ctx, w.reading = track(ctx, h, w.reading, w.Wake)
+	ctx, reading := w.track(ctx)
 	err := w.object.kind.engine.call(ctx, w.object, h, call)
 	if err == nil {
-		w.object.kind.engine.check(h, w.reading)
+		w.object.kind.engine.check(h, reading)
 	}
 	return err
+}
+
+// track has what a run reads from indices noted, instead of what the one before has read.
+func (w *worker) track(ctx context.Context) (context.Context, *indexing.Reader) {
+	if len(w.handler.Uses) == 0 {
+		return ctx, nil
+	}
+	reader := newReader(indicesOf(w.handler), w.rouse)
+	w.mu.Lock()
+	before := w.reading
+	w.reading, w.woken = reader, false
+	w.mu.Unlock()
+	if before != nil {
+		before.Close()
+	}
+	return indexing.WithReader(ctx, reader), reader
+}
+
+// rouse has the timer tick because of what a run has read, unless it has run again since.
+func (w *worker) rouse(r *indexing.Reader) {
+	w.mu.Lock()
+	current := w.reading == r
+	w.woken = w.woken || current
+	w.mu.Unlock()
+	if current {
+		w.Wake()
+	}
+}
+
+// roused tells, once, whether something has changed that the last run has read.
+func (w *worker) roused() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	woken := w.woken
+	w.woken = false
+	return woken
+}
+
+// unread is for a worker that is not wanted any more.
+func (w *worker) unread() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reading != nil {
+		w.reading.Close()
+	}
+	w.reading, w.woken = nil, false
 }
 
 // say is what a run wants written: edits also after an error, the result only after none.
@@ -332,6 +383,9 @@ func (w *worker) resend(ctx context.Context) daemons.Result {
 	}
 	result := w.unsent.result
 	w.unsent = nil
+	if w.roused() { // this run was asked for, and was none
+		result.Next = time.Now()
+	}
 	return result
 }
 
