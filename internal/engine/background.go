@@ -39,11 +39,17 @@ func (o *object) supervise(event stream.Event) {
 	b := event.Body
 	wanted := make([]bool, len(o.kind.background))
 	why := daemons.ErrDeleted
+	unsure := false
 	if event.Type != stream.Deleted && !b.Deleting() {
 		why = daemons.ErrMismatch
 		for i := range wanted {
-			wanted[i] = o.wants(i, b)
+			var err error
+			wanted[i], err = o.wants(i, b)
+			unsure = unsure || err != nil
 		}
+	}
+	if unsure {
+		o.superviseLater(b)
 	}
 	if !o.attend(event, wanted) {
 		return
@@ -61,8 +67,27 @@ func (o *object) supervise(event stream.Event) {
 	o.retire()
 }
 
-// wants tells whether a daemon or timer is to run on the object.
-func (o *object) wants(i int, b *body.Body) bool {
+// again is the type of an event of our own: nothing has happened, but somebody has to look
+// at the object once more.
+const again stream.Type = "AGAIN"
+
+// superviseLater has the filters asked again that have failed, unless something newer is
+// known by then.
+func (o *object) superviseLater(b *body.Body) {
+	e := o.kind.engine
+	e.timers.at(time.Now().Add(e.settings.DefaultBackoff), func() {
+		o.mu.Lock()
+		newest := !o.gone && o.seen == b.ResourceVersion
+		o.mu.Unlock()
+		if newest {
+			o.observe(stream.Event{Type: again, Body: b})
+		}
+	})
+}
+
+// wants tells whether a daemon or timer is to run on the object. If its filter fails, what
+// runs goes on and nothing begins.
+func (o *object) wants(i int, b *body.Body) (bool, error) {
 	e, h := o.kind.engine, o.kind.background[i]
 	log := o.log().With("handler", h.ID)
 	subject := &cause.Subject{Body: b, Resource: o.kind.resource.GVR, Log: log, Memos: o.Memos}
@@ -70,15 +95,16 @@ func (o *object) wants(i int, b *body.Body) bool {
 	running := o.wanted(i)
 	if undecoded := (*registry.DecodeError)(nil); errors.As(err, &undecoded) {
 		e.complain(o, b, undecodable, undecoded)
-		return running
+		return running, nil // until it changes
 	}
 	if err != nil {
 		if !e.stopping() {
-			log.Error("filter failed, what runs goes on and nothing begins", "error", err)
+			log.Error("filter failed, what runs goes on and nothing begins until it is tried again",
+				"error", err, "in", e.settings.DefaultBackoff)
 		}
-		return running
+		return running, err
 	}
-	return matches && (running || !h.Finalize || b.HasFinalizer(e.naming.Finalizer))
+	return matches && (running || !h.Finalize || b.HasFinalizer(e.naming.Finalizer)), nil
 }
 
 func (o *object) wanted(i int) bool {

@@ -60,8 +60,10 @@ func (o *object) drain() {
 // tell shows an event to all who observe. It tells whether the lane pauses after that.
 func (o *object) tell(event stream.Event) (pauses bool) {
 	edits := new(registry.Edits)
-	for _, h := range o.kind.eventHandlers {
-		o.show(h, event, edits)
+	if event.Type != again {
+		for _, h := range o.kind.eventHandlers {
+			o.show(h, event, edits)
+		}
 	}
 	var wait time.Duration
 	if len(edits.List()) > 0 && event.Type != stream.Deleted {
