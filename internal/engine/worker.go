@@ -151,13 +151,22 @@ func (w *worker) initialDelay() time.Duration {
 	return max(delay, 0)
 }
 
+// spawnDelay asks in a goroutine of its own, so that a function that ends it does not end
+// the lane of the object.
 func spawnDelay(ctx context.Context, h *registry.Handler, call *registry.Call) (delay time.Duration, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &outcome.PanicError{Value: p, Stack: debug.Stack()}
-		}
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		defer func() {
+			if p := recover(); p != nil {
+				err = &outcome.PanicError{Value: p, Stack: debug.Stack()}
+			}
+		}()
+		err = errGoexit // unless it returns
+		delay, err = h.Spawn(ctx, call)
 	}()
-	return h.Spawn(ctx, call)
+	<-asked
+	return delay, err
 }
 
 // Due puts a run off until its object has not changed for long enough (TMR-2).
@@ -195,12 +204,12 @@ func (w *worker) Left() {
 	w.object.retire()
 }
 
-// Cut is for a handler that has ended its goroutine.
+// Cut is for a handler that has ended its goroutine, which like a panic it cannot have
+// meant. What it wanted changed is lost.
 func (w *worker) Cut() daemons.Result {
 	now := time.Now()
-	out := outcome.Of(w.handler, w.record, errGoexit, now, w.object.kind.engine.settings.DefaultBackoff)
 	w.last = daemons.Run{Started: now, Ended: now}
-	return w.conclude(out)
+	return w.conclude(outcome.Of(w.handler, w.record, &outcome.PanicError{Value: errGoexit}, now, w.object.kind.engine.settings.DefaultBackoff))
 }
 
 // Run is one run of the daemon, or one tick of the timer (DMN-5, TMR-2).
