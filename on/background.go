@@ -209,9 +209,9 @@ func Cron(text string) TimerOption {
 
 // Jitter spreads the ticks of many objects: those of each object are put off by an amount
 // below limit, which is always the same for the object. 0 spreads nothing. Default: only
-// the first tick, and only of objects that are there when the operator starts, of a timer
-// with Interval, is put off, by less than a tenth of the interval and than 10 seconds, so
-// that a restart does not let all tick at once.
+// the first tick, and only of objects that are there when the operator starts, or goes on
+// after a pause, of a timer with Interval, is put off, by less than a tenth of the interval
+// and than 10 seconds, so that a restart does not let all tick at once.
 func Jitter(limit time.Duration) TimerOption {
 	return setting(func(d *draft) {
 		d.give("on.Jitter")

@@ -19,8 +19,7 @@ import (
 // background is what an object has of daemons and timers: the newest version of it, for
 // those that are wanted, and a worker for each handler.
 type background struct {
-	initial bool // the object was there at the start
-	ended   bool // and is no more. The object's lock guards it
+	ended   bool // the object is no more. The object's lock guards it
 	live    registry.Live
 	workers []*worker // by the kind's background handlers; nil: was never wanted. The object's lock guards it
 
@@ -55,7 +54,7 @@ func (o *object) supervise(event stream.Event) {
 		return
 	}
 	for i, h := range o.kind.background {
-		w, released := o.assign(i, wanted[i], why)
+		w, released := o.assign(i, wanted[i], why, event.Type == stream.Listed)
 		if w == nil {
 			continue
 		}
@@ -120,7 +119,7 @@ func (o *object) attend(event stream.Event, wanted []bool) bool {
 	bg := o.background
 	busy := slices.Contains(wanted, true)
 	if bg == nil && busy {
-		bg = &background{initial: event.Type == stream.Listed, workers: make([]*worker, len(wanted))}
+		bg = &background{workers: make([]*worker, len(wanted))}
 		o.background = bg
 		o.kind.engine.employ(o)
 	}
@@ -174,9 +173,10 @@ func (bg *background) newest() (*body.Body, string) {
 	return b, bg.seen
 }
 
-// assign says what is wanted of a worker, and returns it; nil: there is none. released
-// tells that it was wanted before.
-func (o *object) assign(i int, wanted bool, why error) (w *worker, released bool) {
+// assign says what is wanted of a worker, and returns it; nil: there is none. crowd tells
+// that it is wanted together with those of all other objects. released tells that it was
+// wanted before.
+func (o *object) assign(i int, wanted bool, why error, crowd bool) (w *worker, released bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	wanted = wanted && !o.leaving // the change lane may know already, and have let the object go
@@ -189,6 +189,9 @@ func (o *object) assign(i int, wanted bool, why error) (w *worker, released bool
 		o.background.workers[i] = w
 	}
 	released = w.wanted && !wanted
+	if wanted && !w.wanted {
+		w.crowd = crowd
+	}
 	if w.wanted = wanted; !wanted {
 		w.why = why
 		if o.leaving {
@@ -296,7 +299,7 @@ func (e *Engine) suspend(why error) {
 	e.mu.Lock()
 	e.suspended = why
 	e.mu.Unlock()
-	e.steerAll()
+	e.steerAll(false)
 }
 
 // resume has the work in the background begin again that is wanted.
@@ -304,10 +307,12 @@ func (e *Engine) resume() {
 	e.mu.Lock()
 	e.suspended = nil
 	e.mu.Unlock()
-	e.steerAll()
+	e.steerAll(true)
 }
 
-func (e *Engine) steerAll() {
+// steerAll has all workers run, or stop, as is wanted of them now. crowd tells that those
+// that begin do so together.
+func (e *Engine) steerAll(crowd bool) {
 	e.mu.Lock()
 	objects := make([]*object, 0, len(e.employed))
 	for o := range e.employed {
@@ -319,6 +324,11 @@ func (e *Engine) steerAll() {
 		var workers []*worker
 		if o.background != nil {
 			workers = slices.Clone(o.background.workers)
+		}
+		for _, w := range workers {
+			if w != nil {
+				w.crowd = w.crowd || crowd
+			}
 		}
 		o.mu.Unlock()
 		for _, w := range workers {

@@ -31,6 +31,7 @@ type worker struct {
 	// The object's lock guards what is wanted.
 	wanted bool
 	why    error // why it is not
+	crowd  bool  // it begins together with those of other objects
 
 	// What only the run has to do with, of which there is one at a time.
 	record state.Record // of the attempts; in memory only (DMN-5)
@@ -110,8 +111,8 @@ func (w *worker) Go(run func()) bool {
 	return true
 }
 
-// First is when an instance begins (DMN-4, TMR-4). After a restart, timers begin spread
-// over some time.
+// First is when an instance begins (DMN-4, TMR-4). After a restart, or a pause, timers
+// begin spread over some time.
 func (w *worker) First(now time.Time) time.Time {
 	h := w.handler
 	delay := w.initialDelay()
@@ -124,7 +125,10 @@ func (w *worker) First(now time.Time) time.Time {
 func (w *worker) offset(delay time.Duration) time.Duration {
 	h := w.handler
 	within := h.Jitter
-	if within < 0 && h.Schedule.Interval > 0 && delay == 0 && w.background.initial {
+	w.object.mu.Lock()
+	crowd := w.crowd
+	w.object.mu.Unlock()
+	if within < 0 && h.Schedule.Interval > 0 && delay == 0 && crowd {
 		within = min(h.Schedule.Interval/10, 10*time.Second)
 	}
 	if within <= 0 {
