@@ -40,13 +40,13 @@ func TestDaemonBeginsOnce_DMN2_DMN4_T135(t *testing.T) {
 		delay on.BackgroundOption
 		want  string
 	}{
-		"at once":      {on.InitialDelay(0), "d w1 #0 begins +0s"},
-		"later":        {on.InitialDelay(5 * time.Second), "d w1 #0 begins +5s"},
-		"as it says":   {on.InitialDelayFunc(func(o *widget) time.Duration { return time.Duration(o.Spec.Size) * time.Second }), "d w1 #0 begins +3s"},
-		"negative":     {on.InitialDelayFunc(func(*widget) time.Duration { return -time.Second }), "d w1 #0 begins +0s"},
-		"its panic":    {on.InitialDelayFunc(func(*widget) time.Duration { panic("no delay") }), "d w1 #0 begins +0s"},
-		"ends itself":  {on.InitialDelayFunc(func(*widget) time.Duration { runtime.Goexit(); return time.Hour }), "d w1 #0 begins +0s"},
-		"takes time":   {on.InitialDelayFunc(func(*widget) time.Duration { time.Sleep(2 * time.Second); return 3 * time.Second }), "d w1 #0 begins +3s"},
+		"at once":     {on.InitialDelay(0), "d w1 #0 begins +0s"},
+		"later":       {on.InitialDelay(5 * time.Second), "d w1 #0 begins +5s"},
+		"as it says":  {on.InitialDelayFunc(func(o *widget) time.Duration { return time.Duration(o.Spec.Size) * time.Second }), "d w1 #0 begins +3s"},
+		"negative":    {on.InitialDelayFunc(func(*widget) time.Duration { return -time.Second }), "d w1 #0 begins +0s"},
+		"its panic":   {on.InitialDelayFunc(func(*widget) time.Duration { panic("no delay") }), "d w1 #0 begins +0s"},
+		"ends itself": {on.InitialDelayFunc(func(*widget) time.Duration { runtime.Goexit(); return time.Hour }), "d w1 #0 begins +0s"},
+		"takes time":  {on.InitialDelayFunc(func(*widget) time.Duration { time.Sleep(2 * time.Second); return 3 * time.Second }), "d w1 #0 begins +3s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scenario(t, func(w *world) {

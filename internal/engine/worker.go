@@ -33,29 +33,44 @@ type worker struct {
 	why    error // why it is not
 	crowd  bool  // it begins together with those of other objects
 
-	// What only the run has to do with, of which there is one at a time.
-	record state.Record // of the attempts; in memory only (DMN-5)
-	last   daemons.Run
-	unsent *unsent
-
 	mu      sync.Mutex
-	exit    func()           // tells those who wait for all goroutines that the present one is over
+	exit    func() // tells those who wait for all goroutines that the present one is over
+	state   standing
 	reading *indexing.Reader // what the last run has read from indices
 	woken   bool             // and that is another one now
+}
+
+// standing is how an instance stands between its runs. It is kept in memory only (DMN-5).
+type standing struct {
+	record state.Record // of the attempts
+	last   daemons.Run  // that has come to an end, or ended the goroutine
+	unsent *unsent
 }
 
 // unsent is what a run has to say and could not write yet: it is tried again before
 // anything else happens.
 type unsent struct {
 	change patching.Change
-	result daemons.Result // what the run has come to
-	failed int            // how often
+	err    error // of the run
+	failed int   // how often
 }
 
 func newWorker(o *object, bg *background, h *registry.Handler) *worker {
 	w := &worker{object: o, background: bg, handler: h}
 	w.Worker = daemons.NewWorker(w, w)
 	return w
+}
+
+func (w *worker) standing() standing {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state
+}
+
+func (w *worker) stand(s standing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state = s
 }
 
 // steer has the worker run, or stop, as is wanted of it now.
@@ -68,8 +83,11 @@ func (w *worker) steer() {
 			w.Stop(why)
 		}
 		if (w.forbidden() == nil) == (why == nil) { // else somebody has said otherwise meanwhile
-			return
+			break
 		}
+	}
+	if w.forbidden() != nil {
+		w.farewell()
 	}
 }
 
@@ -115,8 +133,8 @@ func (w *worker) Go(run func()) bool {
 // begin spread over some time.
 func (w *worker) First(now time.Time) time.Time {
 	h := w.handler
+	w.stand(standing{})
 	delay := w.initialDelay()
-	w.record, w.last, w.unsent = state.Record{}, daemons.Run{}, nil
 	return h.Schedule.First(now, delay).Add(w.offset(delay))
 }
 
@@ -173,12 +191,17 @@ func spawnDelay(ctx context.Context, h *registry.Handler, call *registry.Call) (
 	return delay, err
 }
 
-// Due puts a run off until its object has not changed for long enough (TMR-2).
+// Due puts a run off until its object has not changed for long enough (TMR-2). A tick that
+// is being tried again has not been yet.
 func (w *worker) Due(now time.Time) time.Time {
-	if w.unsent != nil {
+	s := w.standing()
+	if s.unsent != nil {
 		return now
 	}
-	return w.handler.Schedule.Due(now, w.last, w.background.lastChange())
+	if s.record.Retries > 0 {
+		s.last = daemons.Run{}
+	}
+	return w.handler.Schedule.Due(now, s.last, w.background.lastChange())
 }
 
 // Cancellation says how a run is stopped.
@@ -205,35 +228,41 @@ func (w *worker) Left() {
 	if w.handler.Finalize {
 		w.object.reconsider()
 	}
+	if !w.Running() && w.standing().unsent != nil { // it was just being tried
+		w.stand(standing{})
+		w.drop(errUnsent)
+	}
 	w.object.retire()
 }
 
 // Cut is for a handler that has ended its goroutine, which like a panic it cannot have
 // meant. What it wanted changed is lost.
 func (w *worker) Cut() daemons.Result {
-	now := time.Now()
-	w.last = daemons.Run{Started: now, Ended: now}
-	return w.conclude(outcome.Of(w.handler, w.record, &outcome.PanicError{Value: errGoexit}, now, w.object.kind.engine.settings.DefaultBackoff))
+	s, now := w.standing(), time.Now()
+	s.last.Ended = now
+	out := outcome.Of(w.handler, s.record, &outcome.PanicError{Value: errGoexit}, now, w.object.kind.engine.settings.DefaultBackoff)
+	return w.conclude(s, out)
 }
 
 // Run is one run of the daemon, or one tick of the timer (DMN-5, TMR-2).
 func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Result {
-	if w.unsent != nil {
-		return w.resend(ctx)
+	s := w.standing()
+	if s.unsent != nil {
+		return w.resend(s)
 	}
 	o, h := w.object, w.handler
 	e := o.kind.engine
 	running := metrics.Background.WithLabelValues(resourceName(o.kind.resource.GVR), h.ID)
 	running.Inc()
 	defer running.Dec()
-	began := time.Now()
-	if w.record.Retries == 0 {
-		w.record.Started = began
+	began, before := time.Now(), s.last
+	if s.record.Retries == 0 {
+		s.record.Started = began
 	}
-	out, refused := outcome.Refused(h, w.record, began)
+	s.last = daemons.Run{Started: began, Ended: began}
+	out, refused := outcome.Refused(h, s.record, began)
 	if refused {
-		w.last = daemons.Run{Started: began, Ended: began}
-		result := w.conclude(out)
+		result := w.conclude(s, out)
 		if w.roused() { // this run was asked for, and was none
 			result.Next = began
 		}
@@ -243,39 +272,39 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 	if b == nil {
 		return daemons.Result{Next: began.Add(e.settings.DefaultBackoff)} // it is being let go
 	}
+	w.stand(s) // for Cut
 	edits := new(registry.Edits)
 	call := &registry.Call{
-		Body: b, Resource: o.kind.resource.GVR, Retry: w.record.Retries, Started: w.record.Started, Param: h.Param,
-		Log: w.log().With("attempt", w.record.Retries+1), Patch: edits.For(h.ID), Memos: o.Memos,
+		Body: b, Resource: o.kind.resource.GVR, Retry: s.record.Retries, Started: s.record.Started, Param: h.Param,
+		Log: w.log().With("attempt", s.record.Retries+1), Patch: edits.For(h.ID), Memos: o.Memos,
 		Live: &w.background.live, Stopped: stopping,
 	}
 	err := w.invoke(ctx, call)
 	now := time.Now()
-	w.last = daemons.Run{Started: began, Ended: now}
-	change := w.say(call)
+	s.last.Ended = now
+	change := w.say(call, err)
 	sent, refusal := w.send(change)
 	if err == nil {
 		err = refusal
 	}
-	var result daemons.Result
 	undecoded := (*registry.DecodeError)(nil)
 	switch stopped := ctx.Err() != nil || closed(stopping); {
 	case stopped:
 		w.log().Debug("has left on request", "why", context.Cause(ctx), "error", err)
 		if !sent {
-			w.log().Error("what it wanted changed could not be written, and is dropped")
+			refusal = errUnsent
 		}
+		w.drop(refusal)
 		return daemons.Result{}
+	case !sent:
+		return w.later(s, change, err)
 	case errors.As(err, &undecoded):
 		e.complain(o, b, undecodable, undecoded)
-		result = daemons.Result{Next: now.Add(e.settings.DefaultBackoff)}
-	default:
-		result = w.conclude(outcome.Of(h, w.record, err, now, e.settings.DefaultBackoff))
+		s.last = before
+		w.stand(s)
+		return daemons.Result{Next: now.Add(e.settings.DefaultBackoff)}
 	}
-	if !sent {
-		return w.later(change, result)
-	}
-	return result
+	return w.conclude(s, outcome.Of(h, s.record, err, now, e.settings.DefaultBackoff))
 }
 
 // invoke calls the function, with the limit of its timeout.
@@ -283,7 +312,7 @@ func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 	h := w.handler
 	if h.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, w.record.Started.Add(h.Timeout), &timeoutError{h})
+		ctx, cancel = context.WithDeadlineCause(ctx, call.Started.Add(h.Timeout), &timeoutError{h})
 		defer cancel()
 	}
 	ctx, reading := w.track(ctx)
@@ -341,9 +370,9 @@ func (w *worker) unread() {
 }
 
 // say is what a run wants written: edits also after an error, the result only after none.
-func (w *worker) say(call *registry.Call) patching.Change {
+func (w *worker) say(call *registry.Call, err error) patching.Change {
 	change := w.object.kind.change(nil, call.Patch.Take())
-	if call.Result != nil {
+	if call.Result != nil && err == nil {
 		change.Results = map[string]any{w.handler.ID: call.Result}
 	}
 	return change
@@ -355,12 +384,16 @@ func (w *worker) send(change patching.Change) (sent bool, refusal error) {
 	if len(change.Edits) == 0 && len(change.Results) == 0 {
 		return true, nil
 	}
-	o := w.object
-	e := o.kind.engine
 	b, _ := w.background.newest()
 	if b == nil {
 		return true, nil
 	}
+	return w.sendTo(b, change)
+}
+
+func (w *worker) sendTo(b *body.Body, change patching.Change) (sent bool, refusal error) {
+	o := w.object
+	e := o.kind.engine
 	e.gate.enter()
 	defer e.gate.leave()
 	out := &writer{object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
@@ -378,41 +411,85 @@ func (w *worker) send(change patching.Change) (sent bool, refusal error) {
 	return true, nil
 }
 
-// later has something written before the next run.
-func (w *worker) later(change patching.Change, result daemons.Result) daemons.Result {
-	w.unsent = &unsent{change: change, result: result, failed: 1}
+// later has something written before the next run. It is not known before what the run has
+// come to, for what it wants written may be refused.
+func (w *worker) later(s standing, change patching.Change, err error) daemons.Result {
+	s.unsent = &unsent{change: change, err: err, failed: 1}
+	w.stand(s)
 	return daemons.Result{Next: time.Now().Add(w.object.kind.engine.settings.errorDelay(1))}
 }
 
 // resend writes what an earlier run could not.
-func (w *worker) resend(ctx context.Context) daemons.Result {
-	sent, refusal := w.send(w.unsent.change)
+func (w *worker) resend(s standing) daemons.Result {
+	settings := w.object.kind.engine.settings
+	sent, refusal := w.send(s.unsent.change)
 	if !sent {
-		w.unsent.failed++
-		return daemons.Result{Next: time.Now().Add(w.object.kind.engine.settings.errorDelay(w.unsent.failed))}
+		u := *s.unsent
+		u.failed++
+		s.unsent = &u
+		w.stand(s)
+		return daemons.Result{Next: time.Now().Add(settings.errorDelay(u.failed))}
 	}
-	if refusal != nil {
-		w.log().Error("what it wants changed cannot be written, and is dropped", "error", refusal)
+	err := s.unsent.err
+	if err == nil {
+		err = refusal
 	}
-	result := w.unsent.result
-	w.unsent = nil
+	s.unsent = nil
+	result := w.conclude(s, outcome.Of(w.handler, s.record, err, s.last.Ended, settings.DefaultBackoff))
 	if w.roused() { // this run was asked for, and was none
 		result.Next = time.Now()
 	}
 	return result
 }
 
+// drop says that what a run wanted changed will not be written.
+func (w *worker) drop(err error) {
+	if err != nil {
+		w.log().Error("what it wanted changed could not be written, and is dropped", "error", err)
+	}
+}
+
+var errUnsent = errors.New("the API server could not be reached in time, or did not answer")
+
+// farewell is for one that is stopped before it could write what it wanted changed: it is
+// tried a last time.
+func (w *worker) farewell() {
+	e := w.object.kind.engine
+	s := w.standing()
+	if s.unsent == nil || w.Running() {
+		return
+	}
+	b, _ := w.background.newest()
+	w.stand(standing{})
+	if b == nil || !e.enter() {
+		w.drop(errUnsent)
+		return
+	}
+	go func() {
+		defer e.exit()
+		sent, refusal := w.sendTo(b, s.unsent.change)
+		if !sent {
+			refusal = errUnsent
+		}
+		w.drop(refusal)
+	}()
+}
+
 // conclude takes the outcome of a run, and says what follows: a daemon is done when it has
 // succeeded or failed for good (DMN-6), a timer goes on in either case (TMR-3).
-func (w *worker) conclude(out outcome.Outcome) daemons.Result {
+func (w *worker) conclude(s standing, out outcome.Outcome) daemons.Result {
 	h := w.handler
 	metrics.Attempts.WithLabelValues(resourceName(w.object.kind.resource.GVR), h.ID, out.Name()).Inc()
-	w.record = out.Record(w.record, w.last.Ended)
-	w.report(out)
-	if !out.Final {
-		return daemons.Result{Next: w.record.Delayed}
+	s.record = out.Record(s.record, s.last.Ended)
+	w.report(s, out)
+	next := s.record.Delayed
+	if out.Final {
+		s.record = state.Record{}
 	}
-	w.record = state.Record{}
+	w.stand(s)
+	if !out.Final {
+		return daemons.Result{Next: next}
+	}
 	if h.Kind == registry.Daemon {
 		return daemons.Result{Done: true}
 	}
@@ -420,12 +497,12 @@ func (w *worker) conclude(out outcome.Outcome) daemons.Result {
 	if h.Schedule.Cron != nil {
 		offset = w.offset(0)
 	}
-	next, more := h.Schedule.Next(daemons.Run{Started: w.last.Started.Add(-offset), Ended: w.last.Ended.Add(-offset)})
+	next, more := h.Schedule.Next(daemons.Run{Started: s.last.Started.Add(-offset), Ended: s.last.Ended.Add(-offset)})
 	return daemons.Result{Next: next.Add(offset), Done: !more}
 }
 
-func (w *worker) report(out outcome.Outcome) {
-	log := w.log().With("attempt", w.record.Retries)
+func (w *worker) report(s standing, out outcome.Outcome) {
+	log := w.log().With("attempt", s.record.Retries)
 	var panicked *outcome.PanicError
 	switch {
 	case out.Ignored != nil:
@@ -439,7 +516,7 @@ func (w *worker) report(out outcome.Outcome) {
 	case w.handler.Kind == registry.Daemon:
 		log.Info("has ended by itself")
 	default:
-		log.Debug("has ticked", "took", w.last.Ended.Sub(w.last.Started).Round(time.Millisecond))
+		log.Debug("has ticked", "took", s.last.Ended.Sub(s.last.Started).Round(time.Millisecond))
 	}
 }
 
