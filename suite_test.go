@@ -276,6 +276,20 @@ func (c *calls) all() map[string]int {
 	return out
 }
 
+// total is how many calls there were.
+func (c *calls) total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.order)
+}
+
+// forget has the count begin anew.
+func (c *calls) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count, c.order = nil, nil
+}
+
 func (c *calls) inOrder() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
