@@ -29,6 +29,7 @@ const (
 	crashVar     = "KOPF_TEST_CRASHING_OPERATOR" // the group of its resource
 	namespaceVar = "KOPF_TEST_NAMESPACE"
 	journalVar   = "KOPF_TEST_JOURNAL" // where it writes down each call
+	holdingVar   = "KOPF_TEST_HOLDING" // set: it has a daemon that holds objects, and nothing else
 )
 
 // entry is what the operator writes down when a handler begins.
@@ -47,6 +48,12 @@ func runCrashingOperator() {
 		panic(err)
 	}
 	widgets := on.Resource(os.Getenv(crashVar)+"/v1", "widgets")
+	options := kopf.Options{Namespaces: []string{os.Getenv(namespaceVar)}}
+	if os.Getenv(holdingVar) != "" {
+		on.Daemon(holdingDaemon(journal), widgets, on.ID("daemon"), on.Finalize())
+		kopf.Main(options)
+		return
+	}
 	show := func(ctx context.Context, c *kopf.Change[*Widget]) error {
 		line, err := json.Marshal(entry{time.Now(), string(c.Reason), c.Object.UID, c.Object.Name, c.New.Spec.Value})
 		if err != nil {
@@ -62,7 +69,7 @@ func runCrashingOperator() {
 	on.Create(show, widgets, on.ID("create"))
 	on.Update(show, widgets, on.ID("update"))
 	on.Delete(show, widgets, on.ID("delete"))
-	kopf.Main(kopf.Options{Namespaces: []string{os.Getenv(namespaceVar)}})
+	kopf.Main(options)
 }
 
 var _ = Describe("an operator that is killed", func() {
@@ -152,10 +159,11 @@ var _ = Describe("an operator that is killed", func() {
 	})
 })
 
-func startOperator(w *world, journal string) *exec.Cmd {
+func startOperator(w *world, journal string, variables ...string) *exec.Cmd {
 	GinkgoHelper()
 	process := exec.Command(os.Args[0])
 	process.Env = append(os.Environ(), crashVar+"="+w.group, namespaceVar+"="+w.namespace, journalVar+"="+journal)
+	process.Env = append(process.Env, variables...)
 	process.Stderr = GinkgoWriter
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	Expect(process.Start()).To(Succeed())
