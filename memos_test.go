@@ -33,7 +33,7 @@ var _ = Describe("a memo", func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.by[by] = true
-			c.add(by)
+			c.add("%s", by)
 		}
 		all := make(chan map[string]bool, 2) // of each object that was deleted
 		on.Index(func(_ context.Context, s *kopf.Snapshot[*Widget]) (map[string]int, error) {
