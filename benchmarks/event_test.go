@@ -70,7 +70,7 @@ func runEventOperator(ctx context.Context, api *eventAPI) error {
 	on.Delete(unexpected, widgets, in, on.ID("delete"))
 	operator, err := kopf.New(kopf.Options{
 		Registry: reg, Config: &rest.Config{Host: "http://events.invalid", Transport: api},
-		Logger: slog.New(&listener{slog.NewTextHandler(io.Discard, nil), api.objects, func() { close(api.synced) }}),
+		Logger: slog.New(&listener{slog.NewTextHandler(io.Discard, nil), listed, api.objects, func() { close(api.synced) }}),
 	})
 	if err != nil {
 		return err
@@ -94,8 +94,10 @@ type eventAPI struct {
 	pieces  [4][]byte     // of an object; between them go its name, uid and version
 }
 
-func newEventAPI(objects int) *eventAPI {
-	w := newWidget(eventGroup, 7)
+func newEventAPI(objects int) *eventAPI { return newEventAPIOf(newWidget(eventGroup, 7), objects) }
+
+// newEventAPIOf has objects that are like one, but for their names and UIDs.
+func newEventAPIOf(w *Widget, objects int) *eventAPI {
 	w.Name, w.UID, w.ResourceVersion = "@name", "@uid", "@version"
 	w.Finalizers = []string{finalizer}
 	w.Annotations = map[string]string{lastHandled: essenceOf(&w.Spec, w.Labels)}

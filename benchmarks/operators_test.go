@@ -50,7 +50,7 @@ func runKopf(ctx context.Context, o operatorOptions) error {
 	}, widgets, in, on.ID("delete"))
 	out := slog.NewTextHandler(io.Discard, nil)
 	operator, err := kopf.New(kopf.Options{
-		Registry: reg, Config: o.config, Logger: slog.New(&listener{Handler: out, objects: o.objects, ready: o.ready}),
+		Registry: reg, Config: o.config, Logger: slog.New(&listener{out, listed, o.objects, o.ready}),
 	})
 	if err != nil {
 		return err
@@ -64,31 +64,40 @@ func observe(_ context.Context, c *kopf.Change[*Widget]) error {
 	return nil
 }
 
+// What operators say when they know all objects, or have indexed them.
+const (
+	listed  = "watching"
+	indexed = "indices are complete"
+)
+
 // listener finds out from the log when the operator knows all objects.
 type listener struct {
 	slog.Handler
+	message string
 	objects int
 	ready   func()
 }
 
 func (l *listener) Handle(ctx context.Context, record slog.Record) error {
-	if record.Message == "watching" {
+	if record.Message == l.message {
+		all := true
 		record.Attrs(func(a slog.Attr) bool {
-			if a.Key == "objects" && a.Value.Int64() == int64(l.objects) {
-				l.ready()
-			}
+			all = all && (a.Key != "objects" || a.Value.Int64() == int64(l.objects))
 			return true
 		})
+		if all {
+			l.ready()
+		}
 	}
 	return l.Handler.Handle(ctx, record)
 }
 
 func (l *listener) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &listener{l.Handler.WithAttrs(attrs), l.objects, l.ready}
+	return &listener{l.Handler.WithAttrs(attrs), l.message, l.objects, l.ready}
 }
 
 func (l *listener) WithGroup(name string) slog.Handler {
-	return &listener{l.Handler.WithGroup(name), l.objects, l.ready}
+	return &listener{l.Handler.WithGroup(name), l.message, l.objects, l.ready}
 }
 
 // runTyped is the operator by hand on a typed cache.

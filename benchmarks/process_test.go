@@ -37,23 +37,40 @@ var operators = map[string]func(ctx context.Context, o operatorOptions) error{
 	"kopf":         runKopf,
 	"typed":        runTyped,
 	"unstructured": runUnstructured,
+	// These need no control plane.
+	"idle":           runIdle,
+	"timers":         runTimers,
+	"daemons":        runDaemons,
+	"daemons-object": runDaemonsWithObject,
+	"ticks":          runTicks,
+	"requeue":        runRequeue,
+	"index":          runIndex,
+	"field":          runField,
 }
 
 type operatorOptions struct {
-	config  *rest.Config
+	config  *rest.Config // nil without a control plane
 	group   string
 	objects int
 	ready   func()
+	// lookUp is set by operators with an index, before they are ready: it returns how
+	// many values there are for a key.
+	lookUp *func(key string) int
 }
 
 // usage is what a process has used so far. It answers each line on its standard
-// input with one on its standard output: "usage", or "heap" after a garbage
-// collection. The first one comes unasked, when it is ready.
+// input with one on its standard output: "usage", "heap" after a garbage collection, or
+// "look" after many look-ups. The first one comes unasked, when it is ready, the last one
+// when its operator has ended.
 type usage struct {
 	CPU     time.Duration // user and system
 	Peak    int64         // bytes resident at most
 	Heap    int64         // bytes of live objects; only if asked for
+	Stacks  int64         // bytes of goroutines' stacks; only if asked for
 	Handled int64         // calls of handlers
+	Look    lookUps       // only if asked for
+	Ending  time.Duration // from the request to stop until the operator had ended
+	Left    int           // goroutines that there were not before, after its end
 }
 
 func runOperator(kind string) {
@@ -66,11 +83,14 @@ func runOperator(kind string) {
 func operate(kind string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return err
+	var config *rest.Config
+	if path := os.Getenv("KUBECONFIG"); path != "" {
+		var err error
+		if config, err = clientcmd.BuildConfigFromFlags("", path); err != nil {
+			return err
+		}
+		config.QPS = -1
 	}
-	config.QPS = -1
 	objects, err := strconv.Atoi(os.Getenv(objectsVar))
 	if err != nil {
 		return err
@@ -84,6 +104,9 @@ func operate(kind string) error {
 		defer finish()
 	}
 	answers := json.NewEncoder(os.Stdout)
+	var lookUp func(string) int
+	var stopped time.Time
+	goroutines := runtime.NumGoroutine()
 	ready := func() {
 		answer := used()
 		if objects > 0 {
@@ -91,17 +114,34 @@ func operate(kind string) error {
 		}
 		_ = answers.Encode(answer)
 		go func() {
-			defer stop() // when the benchmark is over, or dead
+			defer func() { // when the benchmark is over, or dead
+				stopped = time.Now()
+				stop()
+			}()
 			for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 				answer := used()
-				if lines.Text() == "heap" {
-					answer.Heap = heap()
+				switch lines.Text() {
+				case "heap":
+					answer.Heap, answer.Stacks = heap()
+					keepHeap(kind)
+				case "look":
+					answer.Look = measureLookUps(lookUp)
 				}
 				_ = answers.Encode(answer)
 			}
 		}()
 	}
-	return operators[kind](ctx, operatorOptions{config, os.Getenv(groupVar), objects, ready})
+	err = operators[kind](ctx, operatorOptions{config, os.Getenv(groupVar), objects, ready, &lookUp})
+	last := used()
+	last.Ending = time.Since(stopped)
+	for wait := time.Duration(0); wait < time.Second; wait += 10 * time.Millisecond { // the scanner's may take a moment
+		if last.Left = runtime.NumGoroutine() - goroutines; last.Left <= 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	_ = answers.Encode(last)
+	return err
 }
 
 func used() usage {
@@ -126,12 +166,24 @@ func peak() int64 {
 	return kilobytes << 10
 }
 
-func heap() int64 {
+func heap() (live, stacks int64) {
 	runtime.GC()
 	runtime.GC() // what pools hold goes with the second one
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+	return int64(m.HeapAlloc), int64(m.StackInuse)
+}
+
+// keepHeap writes down what is live, if somebody wants to know.
+func keepHeap(kind string) {
+	folder := os.Getenv(profileVar)
+	if folder == "" {
+		return
+	}
+	if f, err := os.Create(filepath.Join(folder, kind+".heap.pprof")); err == nil {
+		_ = pprof.Lookup("heap").WriteTo(f, 0)
+		_ = f.Close()
+	}
 }
 
 // profile records what the operator does, if somebody wants to know: until it knows
@@ -209,10 +261,13 @@ func (p *process) ask(b *testing.B, what string) usage {
 	return p.answer(b)
 }
 
-func (p *process) stop(b *testing.B) {
+// stop returns what the operator has used in all.
+func (p *process) stop(b *testing.B) usage {
 	b.Helper()
 	_ = p.input.Close()
+	last := p.answer(b)
 	if err := p.command.Wait(); err != nil {
 		b.Error(err)
 	}
+	return last
 }
