@@ -148,7 +148,7 @@ func TestCronOverAYear(t *testing.T) {
 			return at.Hour() == 9 && at.Minute() == 0 && at.Day() >= 4 && at.Day() <= 6
 		},
 	}
-	for _, name := range []string{"Europe/Berlin", "America/New_York", "America/Santiago", "Africa/Cairo", "Australia/Lord_Howe"} {
+	for _, name := range []string{"Europe/Berlin", "America/New_York", "Africa/Cairo", "Australia/Lord_Howe"} {
 		z := zone(t, name)
 		begin, end := time.Date(2026, 1, 1, 0, 0, 0, 0, z), time.Date(2027, 1, 1, 0, 0, 0, 0, z)
 		next, schedules := map[string]time.Time{}, map[string]daemons.Cron{}

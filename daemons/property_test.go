@@ -204,6 +204,7 @@ func TestWorkerAgainstModel_DMN2_DMN6_DMN7_DMN10_TMR8(t *testing.T) {
 	runs := 0
 	for seed := range uint64(60) {
 		bubble(t, func(c *chore) {
+			c.host.late = seed%2 == 1
 			m := newRestless(c, seed)
 			m.Worker = daemons.NewWorker(m.host, m)
 			r := rand.New(rand.NewPCG(seed, 1))
@@ -230,6 +231,7 @@ func TestWorkerConcurrently_DMN2_TMR8(t *testing.T) {
 	causes := []error{daemons.ErrMismatch, daemons.ErrDeleted, daemons.ErrPaused}
 	for seed := range uint64(20) {
 		bubble(t, func(c *chore) {
+			c.host.late = seed%7 == 1
 			c.cancellation = daemons.Cancellation{Backoff: time.Duration(seed%2) * time.Second, Timeout: time.Duration(seed%3) * time.Second}
 			c.first = after(time.Duration(seed%4) * 500 * time.Millisecond)
 			c.run = func(ctx context.Context, stopping <-chan struct{}) daemons.Result {

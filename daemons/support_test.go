@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,9 @@ type host struct {
 	ctx     context.Context
 	mu      sync.Mutex
 	closed  bool
-	pending int // timers
+	pending int    // timers
+	late    bool   // what is cancelled is called all the same, as if it had been about to be
+	going   func() // called before a goroutine is given, or refused
 	running sync.WaitGroup
 }
 
@@ -25,13 +28,27 @@ func (h *host) Context() context.Context { return h.ctx }
 
 func (h *host) At(at time.Time, f func()) func() {
 	h.count(1)
-	timer := time.AfterFunc(time.Until(at), func() {
-		h.count(-1)
-		f()
-	})
-	return func() {
-		if timer.Stop() {
+	var gone atomic.Bool
+	fire := func() {
+		if !gone.Swap(true) {
 			h.count(-1)
+		} else if !h.late {
+			return
+		}
+		f()
+	}
+	stop := func() bool { return true }
+	if in := time.Until(at); in > 0 {
+		stop = time.AfterFunc(in, fire).Stop
+	} else {
+		go fire() // Go 1.26 crashes now and then, with -race, when goroutines of a bubble set timers of no time at once
+	}
+	return func() {
+		if !gone.Swap(true) {
+			h.count(-1)
+		}
+		if !h.late {
+			stop()
 		}
 	}
 }
@@ -45,6 +62,9 @@ func (h *host) count(more int) int {
 }
 
 func (h *host) Go(f func()) bool {
+	if h.going != nil {
+		h.going()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -54,10 +74,11 @@ func (h *host) Go(f func()) bool {
 	return true
 }
 
-func (h *host) close() {
+// close refuses goroutines from now on, or not any more.
+func (h *host) close(closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = true
+	h.closed = closed
 }
 
 // chore is work that notes what happens to it, and when.
@@ -184,11 +205,6 @@ func (c *chore) is(running, lets, done bool) {
 
 func untilStopping(_ context.Context, stopping <-chan struct{}) daemons.Result {
 	<-stopping
-	return daemons.Result{}
-}
-
-func untilCancelled(ctx context.Context, _ <-chan struct{}) daemons.Result {
-	<-ctx.Done()
 	return daemons.Result{}
 }
 
