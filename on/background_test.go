@@ -180,8 +180,8 @@ func TestMistakesInBackground(t *testing.T) {
 		{"sharp twice", lines(), func() { on.Timer(tick, on.ID("m26"), on.Interval(1), on.Sharp(), on.Sharp(), in) }, "on.Sharp is given twice"},
 		{"cron with interval", lines(), func() { on.Timer(tick, on.ID("m27"), on.Cron("@daily"), on.Interval(1), in) }, "on.Cron does not go with on.Interval"},
 		{"cron with sharp", lines(), func() { on.Timer(tick, on.ID("m28"), on.Sharp(), on.Cron("@daily"), in) }, "on.Cron does not go with on.Sharp"},
-		{"cron that is none", lines(), func() { on.Timer(tick, on.ID("m29"), on.Cron("61 * * * *"), in) }, `on.Cron("61 * * * *"): `},
-		{"cron that is empty", lines(), func() { on.Timer(tick, on.ID("m30"), on.Cron(""), in) }, `on.Cron(""): `},
+		{"cron that is none", lines(), func() { on.Timer(tick, on.ID("m29"), on.Cron("61 * * * *"), in) }, `on.Cron: cron schedule "61 * * * *": `},
+		{"cron that is empty", lines(), func() { on.Timer(tick, on.ID("m30"), on.Cron(""), in) }, `on.Cron: cron schedule "": `},
 		{"cron twice", lines(), func() { on.Timer(tick, on.ID("m31"), on.Cron("@daily"), on.Cron("@hourly"), in) }, "on.Cron is given twice"},
 		{"negative jitter", lines(), func() { on.Timer(tick, on.ID("m32"), on.Jitter(-1), in) }, "on.Jitter(-1ns) is negative"},
 		{"jitter twice", lines(), func() { on.Timer(tick, on.ID("m33"), on.Jitter(1), on.Jitter(1), in) }, "on.Jitter is given twice"},
@@ -198,7 +198,7 @@ func TestCronErrorIsWrapped(t *testing.T) {
 	reg := kopf.NewRegistry()
 	on.Timer(tick, on.Cron("nonsense"), on.In(reg))
 	_, want := daemons.ParseCron("nonsense")
-	if err := reg.Err(); want == nil || err == nil || !strings.Contains(err.Error(), `on.Cron("nonsense"): `+want.Error()) {
+	if err := reg.Err(); want == nil || err == nil || !strings.Contains(err.Error(), "on.Cron: "+want.Error()) {
 		t.Errorf("got %v, want %v", err, want)
 	}
 }
