@@ -139,7 +139,7 @@ func (d *director) heed() {
 					d.settleWithout(n.kind, key)
 				}
 			}
-			d.lookAgain(n.kind.resource.GVR.Group, 0)
+			d.lookAgain(n.kind.resource.GVR.Group, lookPauses[0]) // the news of its CRD may be on the way
 		}
 	}
 }
