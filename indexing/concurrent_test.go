@@ -14,7 +14,7 @@ import (
 
 var noContext = context.Background()
 
-// written is a value that tells whose it is, and of which of his updates.
+// written is a value that tells whose it is, and of which of its updates.
 type written struct {
 	owner  int
 	update int
@@ -108,6 +108,50 @@ func TestNoWakeIsLostOrForNothing(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// One update and one reading at the same time, again and again: either it is read, and
+// nobody is woken, or the reader is woken, once. With many keys, and somebody else's
+// note, the writer takes its time between what he does.
+func TestReadingDuringAnUpdate(t *testing.T) {
+	for name, c := range map[string]struct{ keys, rounds int }{"one key": {1, 3000}, "many keys": {250, 500}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := indexing.NewWriter[int, int]()
+				if c.keys > 1 {
+					w.Index().Tracked(indexing.WithReader(noContext, indexing.NewReader(func() {}))).Has(-1)
+				}
+				random := rand.New(rand.NewPCG(3, 4))
+				for round := range c.rounds {
+					entries := map[int]int{}
+					for key := range c.keys {
+						entries[key] = round
+					}
+					wake := make(chan struct{}, 2)
+					reader := indexing.NewReader(func() { wake <- struct{}{} })
+					view := w.Index().Tracked(indexing.WithReader(noContext, reader))
+					var both sync.WaitGroup
+					both.Go(func() { w.Replace("owner", entries) })
+					both.Go(func() {
+						for range random.IntN(50 * c.keys) { // so that they meet anywhere
+							w.Index().First(0)
+						}
+						for {
+							if value, ok := view.First(round % c.keys); ok && value == round {
+								return
+							}
+							<-wake
+						}
+					})
+					both.Wait()
+					if len(wake) > 0 {
+						t.Fatal("woken for what was read already")
+					}
+					reader.Forget()
+				}
+			})
+		})
+	}
 }
 
 // Reading, forgetting and writing at the same time, of two indices.

@@ -343,3 +343,33 @@ func TestManyKeysManyReaders(t *testing.T) {
 		t.Errorf("%d notes, %d facts are left", left, len(w.index.notes.rounds))
 	}
 }
+
+// The order that nothing is lost by: an update is visible before the notes of it are
+// looked through, and who has read it already is not woken.
+func TestVisibleBeforeNotesAreTaken(t *testing.T) {
+	w := NewWriter[string, int]()
+	w.Replace("owner", numbers{"a": 1})
+	ctx, _, count := counted()
+	w.Index().Tracked(ctx).First("a")
+	next, looked := w.index.now(), false
+	next.version++
+	wake := w.publish(next, func(yield func(change[string]) bool) {
+		looked = true
+		if w.index.now().version != next.version {
+			t.Error("the notes are looked through before the update is visible")
+		}
+		yield(change[string]{"a", false})
+	})
+	if !looked || len(wake) != 1 {
+		t.Fatalf("%d are to be woken", len(wake))
+	}
+	wakeUp(wake)
+	w.Index().Tracked(ctx).First("a")
+	again := slices.Values([]change[string]{{"a", false}})
+	if seen := w.index.notes.changed(next.version, again); len(seen) != 0 {
+		t.Error("woken for a version that was read")
+	}
+	if unseen := w.index.notes.changed(next.version+1, again); len(unseen) != 1 || *count != 1 {
+		t.Errorf("%d are to be woken for the next version", len(unseen))
+	}
+}
