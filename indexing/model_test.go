@@ -86,7 +86,7 @@ func randomly(random *rand.Rand, owners, keys int, w *Writer[int, int], m model)
 func TestAgainstModel_IDX4_IDX5(t *testing.T) {
 	for name, hash := range hashes {
 		t.Run(name, func(t *testing.T) {
-			for round, space := range []struct{ owners, keys, steps int }{{2, 3, 300}, {5, 5, 500}, {20, 60, 300}, {90, 3, 500}} {
+			for round, space := range []struct{ owners, keys, steps int }{{2, 3, 200}, {5, 5, 200}, {20, 60, 100}, {90, 3, 250}} {
 				random := rand.New(rand.NewPCG(uint64(round), 1))
 				w, m := hashedWriter(hash), model{}
 				old := map[*state[int, int]]map[int][]int{}

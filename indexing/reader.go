@@ -18,7 +18,7 @@ import (
 // It is woken once: with that, all that was noted until then is given up, and it sleeps
 // until something else is read through it, and changes.
 //
-// A note costs about 300 bytes and some hundred nanoseconds, and the same fact is noted
+// A note costs about 400 bytes and some hundred nanoseconds, and the same fact is noted
 // once: one who reads most of an index does better with All than with many keys. Notes
 // stay until they are given up: a reader that nobody needs any more has to be closed.
 type Reader struct {

@@ -50,7 +50,7 @@ func (w *Writer[K, V]) origin() any { return &w.index }
 // the entries are removed (IDX-4). None at all remove the owner. The map is not kept.
 //
 // It becomes visible all at once, before Replace returns; then readers are woken. It
-// costs as much as the owner has had keys, and has now: about a microsecond for each
+// costs as much as the owner has had keys, and has now: one to five microseconds for each
 // that changes.
 func (w *Writer[K, V]) Replace(owner Owner, entries map[K]V) {
 	wakeUp(w.replace(owner, entries))
