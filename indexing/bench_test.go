@@ -59,9 +59,14 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
+// In an index, and, as it depends on the machine and its caches, in a Go map.
 func BenchmarkLookup(b *testing.B) {
 	for _, size := range sizes {
-		w, _, keys := filled(size)
+		w, owners, keys := filled(size)
+		plain := map[string]map[indexing.Owner]string{}
+		for i, key := range keys {
+			plain[key] = map[indexing.Owner]string{owners[i]: "value"}
+		}
 		x, i := w.Index(), 0
 		next := func() string { i = (i + step) % size; return keys[i] }
 		b.Run(fmt.Sprint("Get/", size), func(b *testing.B) {
@@ -78,6 +83,13 @@ func BenchmarkLookup(b *testing.B) {
 				x.First(next())
 			}
 		})
+		b.Run(fmt.Sprint("map/", size), func(b *testing.B) {
+			for b.Loop() {
+				for _, value := range plain[next()] {
+					_ = value
+				}
+			}
+		})
 		b.Run(fmt.Sprint("Has/", size), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -91,18 +103,21 @@ func BenchmarkLookup(b *testing.B) {
 func BenchmarkUpdate(b *testing.B) {
 	for _, size := range sizes {
 		w, owners, keys := filled(size)
-		for name, change := range map[string]func(i int, entries map[string]string){
-			"value": func(i int, entries map[string]string) { entries[keys[i%size]] = fmt.Sprint(i) },
-			"key":   func(i int, entries map[string]string) { entries[fmt.Sprint("other-", i)] = "value" },
-			"equal": func(i int, entries map[string]string) { entries[keys[i%size]] = "value" },
+		for _, c := range []struct {
+			name   string
+			change func(i int, entries map[string]string)
+		}{
+			{"equal", func(i int, entries map[string]string) { entries[keys[i%size]] = "value" }}, // first, while they are
+			{"value", func(i int, entries map[string]string) { entries[keys[i%size]] = fmt.Sprint(i) }},
+			{"key", func(i int, entries map[string]string) { entries[fmt.Sprint("other-", i)] = "value" }},
 		} {
-			b.Run(fmt.Sprint(name, "/", size), func(b *testing.B) {
+			b.Run(fmt.Sprint(c.name, "/", size), func(b *testing.B) {
 				b.ReportAllocs()
 				i, entries := 0, map[string]string{}
 				for b.Loop() {
 					i += step
 					clear(entries)
-					change(i, entries)
+					c.change(i, entries)
 					w.Replace(owners[i%size], entries)
 				}
 			})
