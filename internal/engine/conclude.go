@@ -201,7 +201,7 @@ func (c *cycle) store(changes *state.Changes, t *task) {
 // recordOf is the record of a task as it is kept.
 func (c *cycle) recordOf(t *task) state.Record {
 	r := t.record
-	if t.saw != nil && t.handler.Kind != registry.Resume && (c.reason == cause.Create || c.reason == cause.Update) {
+	if t.saw != nil && (t.handler.Kind != registry.Resume || c.kind.updater[t.handler] != nil) && (c.reason == cause.Create || c.reason == cause.Update) {
 		r.Digest = t.saw.Digest()
 		c.seen[r.Digest] = t.saw
 	}

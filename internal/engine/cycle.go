@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -249,7 +250,23 @@ func (c *cycle) selection() ([]*registry.Handler, error) {
 			selected = append(selected, h)
 		}
 	}
-	return c.withWoken(cause.Unique(selected))
+	return c.withWoken(cause.Unique(c.resumedOrUpdated(selected)))
+}
+
+// resumedOrUpdated leaves one of the two where one function is for resuming and for updates,
+// and is wanted for both: the one that tells more of the change, unless that has to wait.
+func (c *cycle) resumedOrUpdated(selected []*registry.Handler) []*registry.Handler {
+	for resumer, updater := range c.kind.updater {
+		if !slices.Contains(selected, resumer) || !slices.Contains(selected, updater) {
+			continue
+		}
+		drop := resumer
+		if known := c.known[updater.ID]; known.Finished() && !c.resumed[updater.ID] {
+			drop = updater
+		}
+		selected = slices.DeleteFunc(selected, func(h *registry.Handler) bool { return h == drop })
+	}
+	return selected
 }
 
 // announce says what begins.

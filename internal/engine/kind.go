@@ -44,6 +44,7 @@ type kind struct {
 	holders          []*registry.Handler // those that hold objects: delete handlers, daemons
 	users            []*user             // of indices, among changeHandlers
 	userOf           map[*registry.Handler]*user
+	updater          map[*registry.Handler]*registry.Handler // of resume handlers: the same function for updates
 	keys             map[*registry.Handler]*state.Keys
 	store            *state.Store // what is kept on the objects
 	resumes          bool         // there are resume handlers
@@ -82,6 +83,7 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 		k.add(h)
 	}
 	k.users, k.userOf = usersAmong(k.changeHandlers)
+	k.updater = updaters(k.changeHandlers)
 	if metadataOnly(handlers) && (len(k.changeHandlers) == 0 || !e.settings.StateInBody) {
 		k.client = e.client.MetadataOnly(r.GVK)
 	}
@@ -114,6 +116,32 @@ func (k *kind) add(h *registry.Handler) {
 	}
 	k.changeHandlers = append(k.changeHandlers, h)
 	k.keys[h] = k.store.Key(h.ID)
+}
+
+// updaters finds the functions that are for resuming and for updates (CHG-4).
+func updaters(handlers []*registry.Handler) map[*registry.Handler]*registry.Handler {
+	found := map[*registry.Handler]*registry.Handler{}
+	for _, h := range handlers {
+		for _, other := range handlers {
+			if h.Kind == registry.Resume && other.UpdateLike() && h.Func == other.Func && h.ID == other.ID {
+				found[h] = other
+			}
+		}
+	}
+	return found
+}
+
+// resuming tells whether what a handler does counts as resuming.
+func (k *kind) resuming(h *registry.Handler) bool {
+	if h.Kind == registry.Resume {
+		return true
+	}
+	for _, updater := range k.updater {
+		if updater == h {
+			return true
+		}
+	}
+	return false
 }
 
 // observes tells whether events of objects are of interest one by one.

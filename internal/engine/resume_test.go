@@ -226,3 +226,49 @@ func TestResumeOfMany(t *testing.T) {
 		}
 	})
 }
+
+// One function for resuming and for updates is called once for what happened while nobody
+// was there, and is told of what comes while other handlers are not through.
+func TestOneFunctionResumesAndUpdates_CHG4_PRG7(t *testing.T) {
+	for name, register := range map[string]func(h handlers, see changeFn){
+		"update first": func(h handlers, see changeFn) {
+			on.Update(see, on.ID("see"), on.In(h.r), forWidgets)
+			on.Resume(see, on.ID("see"), on.In(h.r), forWidgets)
+		},
+		"resume first": func(h handlers, see changeFn) {
+			on.Resume(see, on.ID("see"), on.In(h.r), forWidgets)
+			on.Update(see, on.ID("see"), on.In(h.r), forWidgets)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scenario(t, func(w *world) {
+				again := kopf.Retry(time.Hour, nil)
+				slow := failing(again, again)
+				all := func(h handlers) {
+					register(h, h.change("see", nil))
+					h.update("slow", slow)
+				}
+				o := w.start(all)
+				w.create("w1", 1)
+				w.settle()
+				o.kill()
+				w.resize("w1", 2)
+				w.mark()
+				o = w.start(all)
+				w.expectSet("see w1 #0 1→2", "slow w1 #0 1→2")
+				w.mark()
+				o.kill()
+				o = w.start(all)
+				w.expectAnyTime("see w1 #0 1→2") // as at each restart
+				w.mark()
+				w.resize("w1", 3)
+				w.sleep(2 * time.Hour)
+				w.expectAnyTime("slow w1 #1 1→3", "slow w1 #2 1→3", "see w1 #0 2→3")
+				w.noProgress("w1")
+				if err := o.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

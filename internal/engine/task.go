@@ -286,7 +286,7 @@ func (c *cycle) settle(t *task, o outcome.Outcome) {
 	t.record = o.Record(t.record, now)
 	if t.record.Finished() {
 		t.saw = c.essence
-		if t.handler.Kind == registry.Resume {
+		if c.kind.resuming(t.handler) {
 			c.resumed[t.handler.ID] = true
 		}
 	}
