@@ -360,6 +360,11 @@ func (c *cycle) passing(t *task) bool {
 	if !t.byIndex || t.parent != nil || !t.record.Finished() && t.record.Retries > 0 {
 		return false
 	}
+	if c.carry != nil {
+		if _, unwritten := c.carry.records[t.handler.ID]; unwritten {
+			return false // there may be another one on the object
+		}
+	}
 	r, kept := c.known[t.handler.ID]
 	return !kept || r.Finished()
 }
