@@ -332,6 +332,7 @@ func (o *object) learn(b *body.Body) *body.Body {
 	if o.seen == "" || err != nil || order >= 0 { // what cannot be compared is believed: the server said it just now
 		o.seen, o.work.latest = b.ResourceVersion, b
 	}
+	o.leaving = o.leaving || b.Deleting()
 	if err != nil {
 		o.work.blindUntil = time.Now().Add(o.kind.engine.settings.ConsistencyTimeout)
 	}
