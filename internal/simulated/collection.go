@@ -32,6 +32,7 @@ type Collection struct {
 	objects map[name]*version
 
 	withdrawn bool
+	adopts    bool // objects that are created have their UID already
 }
 
 // Create stores a new object and returns it as stored. A namespace that is not there
@@ -39,6 +40,20 @@ type Collection struct {
 func (c *Collection) Create(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
+	v, err := c.create(&unstructured.Unstructured{Object: normal(o.Object)})
+	if err != nil {
+		return nil, err
+	}
+	return v.object(), nil
+}
+
+// Adopt stores an object that is there already in another version of the resource: it has
+// the same UID here.
+func (c *Collection) Adopt(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.adopts = true
+	defer func() { c.adopts = false }()
 	v, err := c.create(&unstructured.Unstructured{Object: normal(o.Object)})
 	if err != nil {
 		return nil, err

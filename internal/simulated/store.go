@@ -66,9 +66,10 @@ func (c *Collection) create(o *unstructured.Unstructured) (*version, error) {
 	}
 	o.SetAPIVersion(k.GroupVersion)
 	o.SetKind(k.Kind)
-	o.SetUID("")
 	o.SetDeletionTimestamp(nil)
-	o.SetUID(uid(s.identity()))
+	if !c.adopts {
+		o.SetUID(uid(s.identity()))
+	}
 	o.SetCreationTimestamp(metav1.NewTime(time.Now()))
 	o.SetGeneration(0)
 	if !k.NoGeneration {
