@@ -22,6 +22,7 @@ type background struct {
 	ended   bool // the object is no more. The object's lock guards it
 	live    registry.Live
 	workers []*worker // by the kind's background handlers; nil: was never wanted. The object's lock guards it
+	users   int       // how many are about to say what is wanted: it is not forgotten meanwhile. The object's lock guards it
 
 	mu      sync.Mutex
 	seen    string // the version of live
@@ -53,6 +54,7 @@ func (o *object) supervise(event stream.Event) {
 	if !o.attend(event, wanted) {
 		return
 	}
+	defer o.retire(true)
 	for i, h := range o.kind.background {
 		w, released := o.assign(i, wanted[i], why, event.Type == stream.Listed)
 		if w == nil {
@@ -63,7 +65,6 @@ func (o *object) supervise(event stream.Event) {
 			o.reconsider()
 		}
 	}
-	o.retire()
 }
 
 // again is the type of an event of our own: nothing has happened, but somebody has to look
@@ -90,6 +91,9 @@ func (o *object) wants(i int, b *body.Body) (bool, error) {
 	e, h := o.kind.engine, o.kind.background[i]
 	log := o.log().With("handler", h.ID)
 	subject := &cause.Subject{Body: b, Resource: o.kind.resource.GVR, Log: log, Memos: o.Memos}
+	if o.kind.unfollowed.Load() {
+		return false, nil
+	}
 	matches, err := subject.PreMatches(e.handling, h)
 	running := o.wanted(i)
 	if undecoded := (*registry.DecodeError)(nil); errors.As(err, &undecoded) {
@@ -113,7 +117,8 @@ func (o *object) wanted(i int) bool {
 }
 
 // attend keeps the newest version of an object that something is wanted for, or runs on.
-// It tells whether there is something to do for its workers.
+// It tells whether there is something to do for its workers, after which the object is
+// to be retired.
 func (o *object) attend(event stream.Event, wanted []bool) bool {
 	o.mu.Lock()
 	bg := o.background
@@ -124,7 +129,8 @@ func (o *object) attend(event stream.Event, wanted []bool) bool {
 		o.kind.engine.employ(o)
 	}
 	if bg != nil {
-		bg.ended = bg.ended || event.Type == stream.Deleted
+		bg.users++
+		bg.ended = bg.ended || event.Type == stream.Deleted || o.kind.unfollowed.Load()
 		busy = busy || slices.ContainsFunc(bg.workers, func(w *worker) bool { return w != nil && w.Running() })
 	}
 	o.mu.Unlock()
@@ -202,12 +208,18 @@ func (o *object) assign(i int, wanted bool, why error, crowd bool) (w *worker, r
 }
 
 // retire forgets what nobody needs any more: the object's bytes, or all of it. What is
-// done for good is remembered (DMN-6).
-func (o *object) retire() {
+// done for good is remembered (DMN-6). user tells that it is called by one of the users.
+func (o *object) retire(user bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	bg := o.background
 	if bg == nil {
+		return
+	}
+	if user {
+		bg.users--
+	}
+	if bg.users > 0 {
 		return
 	}
 	empty := true
@@ -281,17 +293,39 @@ func (o *object) reconsider() {
 	}
 }
 
-// employ notes that an object has work in the background.
+// employ notes that an object has work in the background. If it is known already, from
+// another version of its resource that is not followed any more, it has to wait until
+// that has come to an end: nothing runs twice for one UID (DMN-2).
 func (e *Engine) employ(o *object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.employed[o] = true
+	if e.employed[o.uid] == nil {
+		e.employed[o.uid] = o
+	} else {
+		e.heirs[o.uid] = o
+	}
 }
 
 func (e *Engine) dismiss(o *object) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.employed, o)
+	heir := e.heirs[o.uid]
+	switch {
+	case heir == o:
+		delete(e.heirs, o.uid)
+		heir = nil
+	case heir != nil:
+		delete(e.heirs, o.uid)
+		e.employed[o.uid] = heir
+	default:
+		delete(e.employed, o.uid)
+	}
+	e.mu.Unlock()
+	if heir != nil && e.enter() {
+		go func() { // the caller has a lock
+			defer e.exit()
+			heir.steer(false)
+		}()
+	}
 }
 
 // suspend stops all work in the background, and has none begin until it is resumed.
@@ -315,33 +349,44 @@ func (e *Engine) resume() {
 func (e *Engine) steerAll(crowd bool) {
 	e.mu.Lock()
 	objects := make([]*object, 0, len(e.employed))
-	for o := range e.employed {
+	for _, o := range e.employed {
 		objects = append(objects, o)
 	}
 	e.mu.Unlock()
 	for _, o := range objects {
-		o.mu.Lock()
-		var workers []*worker
-		if o.background != nil {
-			workers = slices.Clone(o.background.workers)
-		}
-		for _, w := range workers {
-			if w != nil {
-				w.crowd = w.crowd || crowd
-			}
-		}
+		o.steer(crowd)
+	}
+}
+
+// steer has the object's workers run, or stop, as is wanted of them now.
+func (o *object) steer(crowd bool) {
+	o.mu.Lock()
+	if o.background == nil {
 		o.mu.Unlock()
-		for _, w := range workers {
-			if w != nil {
-				w.steer()
-			}
+		return
+	}
+	o.background.users++
+	workers := slices.Clone(o.background.workers)
+	for _, w := range workers {
+		if w != nil {
+			w.crowd = w.crowd || crowd
+		}
+	}
+	o.mu.Unlock()
+	defer o.retire(true)
+	for _, w := range workers {
+		if w != nil {
+			w.steer()
 		}
 	}
 }
 
-// whySuspended is why nothing may run in the background; nil: it may.
-func (e *Engine) whySuspended() error {
+// whyNot is why nothing may run in the background of an object; nil: it may.
+func (e *Engine) whyNot(o *object) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.suspended == nil && e.employed[o.uid] != o {
+		return daemons.ErrMismatch // its time will come
+	}
 	return e.suspended
 }

@@ -229,6 +229,7 @@ func (d *director) endKind(k *kind, gone bool) {
 		k.bury(objects)
 	} else {
 		k.retire(objects)
+		k.unfollow(objects)
 	}
 }
 

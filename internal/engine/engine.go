@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
@@ -55,7 +57,8 @@ type Engine struct {
 	closed    bool
 	idle      chan struct{} // closed when closed and nothing runs
 	calls     map[*registry.Call]string
-	employed  map[*object]bool           // those with work in the background
+	employed  map[types.UID]*object      // those with work in the background
+	heirs     map[types.UID]*object      // those that have to wait until the employed one of their UID is not any more
 	suspended error                      // why nothing may run in the background; nil: it may
 	pointless map[*registry.Handler]bool // those that use indices and have read nothing, as it was said
 }
@@ -68,7 +71,7 @@ func New(c Config) *Engine {
 		timers: newTimers(), gate: newGate(settings.MaxCycles), events: newComplaints(c.Client, c.Log),
 		loops: newLoops(settings.LoopLimit, settings.LoopWindow),
 		idle:  make(chan struct{}), calls: map[*registry.Call]string{},
-		employed: map[*object]bool{}, pointless: map[*registry.Handler]bool{},
+		employed: map[types.UID]*object{}, heirs: map[types.UID]*object{}, pointless: map[*registry.Handler]bool{},
 	}
 	e.ready = newReadiness(e)
 	return e
@@ -82,7 +85,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.handling, stopHandling = context.WithCancelCause(context.WithoutCancel(ctx))
 	var stopWriting context.CancelFunc
 	e.writing, stopWriting = context.WithCancel(context.WithoutCancel(ctx))
-	e.working = context.WithoutCancel(ctx)
+	var stopWorking context.CancelCauseFunc
+	e.working, stopWorking = context.WithCancelCause(context.WithoutCancel(ctx))
 
 	var background sync.WaitGroup
 	background.Go(func() { e.timers.run(e.writing) })
@@ -94,6 +98,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	stopHandling(ErrExiting)
 	e.suspend(ErrExiting)
 	err := e.close()
+	stopWorking(ErrExiting) // whoever is left behind would never be told otherwise
 	stopWriting()
 	background.Wait()
 	return err

@@ -53,6 +53,8 @@ type kind struct {
 	// holders hold.
 	simpleHolds bool
 
+	unfollowed atomic.Bool // it is not followed any more, though its objects may live on
+
 	mu         sync.Mutex
 	objects    map[types.UID]*object
 	complaints map[types.UID]string // the last one of each object that has one
@@ -199,6 +201,17 @@ func (k *kind) bury(objects []*object) {
 		if k.knows(o) {
 			o.take(stream.Event{Type: stream.Deleted, Missed: true, Body: o.identity()})
 		}
+	}
+}
+
+// unfollow ends the work on objects that live on, but are not heard of any more.
+func (k *kind) unfollow(objects []*object) {
+	k.unfollowed.Store(true)
+	if len(k.background) == 0 {
+		return
+	}
+	for _, o := range objects {
+		o.observe(stream.Event{Type: again, Missed: true, Body: o.identity()})
 	}
 }
 

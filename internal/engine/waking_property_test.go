@@ -113,7 +113,7 @@ func has1(entries map[string]string, key string) bool {
 	return has
 }
 
-func entriesOf(name string, spec widgetSpec) map[string]string {
+func kept(name string, spec widgetSpec) map[string]string {
 	return map[string]string{fmt.Sprint("size ", spec.Size): spec.Color, spec.Color: fmt.Sprint(name, " ", spec.Rev)}
 }
 
@@ -144,7 +144,7 @@ func (p *wakes) register(h handlers) {
 	p.log.Unlock()
 	forSources := on.Label("kind", "source")
 	index := on.Index(func(_ context.Context, s *kopf.Snapshot[*widget]) (map[string]string, error) {
-		entries := entriesOf(s.Object.Name, s.Object.Spec)
+		entries := kept(s.Object.Name, s.Object.Spec)
 		if p.alive(process) {
 			p.said(string(s.Object.UID), entries)
 		}
@@ -322,7 +322,7 @@ func (p *wakes) checkLast() {
 	truth := map[string][]string{}
 	for _, o := range p.widgets.List() {
 		if o.GetLabels()["kind"] == "source" {
-			for key, value := range entriesOf(o.GetName(), specOf(o)) {
+			for key, value := range kept(o.GetName(), specOf(o)) {
 				truth[key] = append(truth[key], value)
 			}
 		}

@@ -99,7 +99,7 @@ func (w *worker) forbidden() error {
 	if !wanted {
 		return why
 	}
-	return w.object.kind.engine.whySuspended()
+	return w.object.kind.engine.whyNot(w.object)
 }
 
 // Context is what runs live in. It does not end by itself: workers are stopped one by one.
@@ -124,6 +124,7 @@ func (w *worker) Go(run func()) bool {
 	w.mu.Unlock()
 	go func() {
 		defer exit()
+		defer w.object.retire(false) // nobody is told when one leaves at last that was abandoned
 		run()
 	}()
 	return true
@@ -232,7 +233,7 @@ func (w *worker) Left() {
 		w.stand(standing{})
 		w.drop(errUnsent)
 	}
-	w.object.retire()
+	w.object.retire(false)
 }
 
 // Cut is for a handler that has ended its goroutine, which like a panic it cannot have
