@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -284,10 +285,11 @@ func TestDaemonPanics_DMN5(t *testing.T) {
 func TestFilterOfDaemonPanics_FLT5(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("filter failed", "handling failed")
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
 		w.start(func(h handlers) {
 			h.daemon("d", nil, on.When(func(_ context.Context, s *kopf.Snapshot[*widget]) bool {
-				if broken {
+				if broken.Load() {
 					panic("no filter")
 				}
 				return s.Object.Spec.Size > 0
@@ -296,23 +298,23 @@ func TestFilterOfDaemonPanics_FLT5(t *testing.T) {
 		w.mark()
 		w.create("w1", 1)
 		w.sleep(30 * time.Second)
-		broken = false
+		broken.Store(false)
 		w.sleep(30 * time.Second)
 		w.expect("d w1 #0 begins +1m0s")
-		broken = true
+		broken.Store(true)
 		w.resize("w1", 2)
 		w.sleep(time.Second)
 		w.resize("w1", 0)
 		w.sleep(time.Second)
 		w.expect("d w1 #0 begins +1m0s")
-		broken = false
+		broken.Store(false)
 		w.sleep(time.Minute)
 		w.expectAnyTime("d w1 #0 begins", "d w1 leaves: object does not match the filters of the daemon any more")
-		broken = true
+		broken.Store(true)
 		w.create("w2", 1)
 		w.settle()
 		w.delete("w2")
-		broken = false
+		broken.Store(false)
 		w.sleep(time.Hour)
 		w.expectAnyTime("d w1 #0 begins", "d w1 leaves: object does not match the filters of the daemon any more")
 	})
