@@ -30,12 +30,13 @@ type worker struct {
 
 	// The object's lock guards what is wanted.
 	wanted bool
-	why    error // why it is not
 	crowd  bool  // it begins together with those of other objects
+	why    error // why it is not wanted
 
 	mu      sync.Mutex
-	exit    func() // tells those who wait for all goroutines that the present one is over
-	state   standing
+	exit    *sync.Once       // tells those who wait for all goroutines that the present one is over; nil: there is none
+	last    daemons.Run      // see standing
+	begun   *standing        // what stands of attempts; nil: none, as between most ticks
 	reading *indexing.Reader // what the last run has read from indices
 	woken   bool             // and that is another one now
 }
@@ -64,13 +65,20 @@ func newWorker(o *object, bg *background, h *registry.Handler) *worker {
 func (w *worker) standing() standing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state
+	s := standing{last: w.last}
+	if w.begun != nil {
+		s.record, s.unsent = w.begun.record, w.begun.unsent
+	}
+	return s
 }
 
 func (w *worker) stand(s standing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.state = s
+	w.last, w.begun = s.last, nil
+	if s.unsent != nil || !s.record.Started.IsZero() {
+		w.begun = &s
+	}
 }
 
 // steer has the worker run, or stop, as is wanted of it now.
@@ -118,16 +126,26 @@ func (w *worker) Go(run func()) bool {
 	if !e.enter() {
 		return false
 	}
-	exit := sync.OnceFunc(e.exit)
+	exit := new(sync.Once)
 	w.mu.Lock()
 	w.exit = exit
 	w.mu.Unlock()
 	go func() {
-		defer exit()
+		defer w.exited(exit)
 		defer w.object.retire(false) // nobody is told when one leaves at last that was abandoned
 		run()
 	}()
 	return true
+}
+
+// exited is when a goroutine is over, by which time there may be another one.
+func (w *worker) exited(exit *sync.Once) {
+	exit.Do(w.object.kind.engine.exit)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.exit == exit {
+		w.exit = nil
+	}
 }
 
 // First is when an instance begins (DMN-4, TMR-4). After a restart, or a pause, timers
@@ -221,7 +239,9 @@ func (w *worker) Lingers(since time.Duration, abandoned bool) {
 	w.mu.Lock()
 	exit := w.exit
 	w.mu.Unlock()
-	exit()
+	if exit != nil {
+		exit.Do(w.object.kind.engine.exit)
+	}
 }
 
 // Left has the object looked at again, if it was held.
@@ -274,6 +294,9 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 		return daemons.Result{Next: began.Add(e.settings.DefaultBackoff)} // it is being let go
 	}
 	w.stand(s) // for Cut
+	if h.Kind == registry.Daemon {
+		b = nil // it looks at the live object, and may be there for long
+	}
 	edits := new(registry.Edits)
 	call := &registry.Call{
 		Body: b, Resource: o.kind.resource.GVR, Retry: s.record.Retries, Started: s.record.Started, Param: h.Param,
@@ -300,7 +323,9 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 	case !sent:
 		return w.later(s, change, err)
 	case errors.As(err, &undecoded):
-		e.complain(o, b, undecodable, undecoded)
+		if b, _ = w.background.newest(); b != nil {
+			e.complain(o, b, undecodable, undecoded)
+		}
 		s.last = before
 		w.stand(s)
 		return daemons.Result{Next: now.Add(e.settings.DefaultBackoff)}
