@@ -77,7 +77,8 @@ func (w *worker) stand(s standing) {
 	defer w.mu.Unlock()
 	w.last, w.begun = s.last, nil
 	if s.unsent != nil || !s.record.Started.IsZero() {
-		w.begun = &s
+		kept := s // or each call would allocate
+		w.begun = &kept
 	}
 }
 
