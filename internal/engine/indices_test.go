@@ -137,10 +137,10 @@ func TestObjectIsIndexedBeforeItIsHandled_IDX2_IDX10_KW3(t *testing.T) {
 				return nil
 			}, on.Interval(time.Minute))
 			on.Event(func(_ context.Context, e *kopf.Event[*widget]) error {
-				if e.Type == kopf.EventDeleted {
-					if x.Has(e.Object.Name) {
-						w.Error("a deleted object is in the index")
-					}
+				switch {
+				case e.Type == kopf.EventDeleted && x.Has(e.Object.Name):
+					w.Error("a deleted object is in the index")
+				case e.Type == kopf.EventDeleted, e.Object.DeletionTimestamp != nil: // it may be gone when this is told
 					return nil
 				}
 				saw("event", e.Object.Name, e.Object.Spec.Size)
