@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,18 @@ import (
 	"github.com/kopf-go/kopf/internal/simulated"
 	"github.com/kopf-go/kopf/on"
 )
+
+// swap is a handler that can be exchanged for another one at any time.
+type swap struct{ atomic.Pointer[changeFn] }
+
+func (s *swap) to(fn changeFn) { s.Store(&fn) }
+
+func (s *swap) call(ctx context.Context, c *change) error {
+	if fn := s.Load(); fn != nil && *fn != nil {
+		return (*fn)(ctx, c)
+	}
+	return nil
+}
 
 // A call for an index that fails is tried again like any other, is on record, and is gone
 // on with after a restart. What it has read counts, and has it called at once.
@@ -120,15 +133,10 @@ func TestWokenWhileOthersHoldTheChangeUp(t *testing.T) {
 			scenario(t, func(w *world) {
 				w.source("a", 1, "red")
 				again := kopf.Retry(time.Hour, nil)
-				var then changeFn
+				var then swap
 				register := func(h handlers) {
 					index := h.colours()
-					see := h.see("see", index, func(ctx context.Context, c *change) error {
-						if then == nil {
-							return nil
-						}
-						return then(ctx, c)
-					})
+					see := h.see("see", index, then.call)
 					if kind == "create" {
 						on.Create(see, on.ID("see"), on.In(h.r), forWidgets, forTargets, on.Uses(index))
 						h.create("slow", failing(again, again), forTargets)
@@ -154,12 +162,12 @@ func TestWokenWhileOthersHoldTheChangeUp(t *testing.T) {
 				w.expect("see t index #0 green")
 				w.gets(0)
 				w.writes()
-				then = failing(kopf.Retry(time.Minute, nil))
+				then.to(failing(kopf.Retry(time.Minute, nil)))
 				w.paint("a", "blue")
 				w.sleep(61 * time.Second)
 				w.expect("see t index #0 green", "see t index #0 blue", "see t index #1 blue")
 				w.mark()
-				then = failing(kopf.Retry(2*time.Minute, nil))
+				then.to(failing(kopf.Retry(2*time.Minute, nil)))
 				w.paint("a", "white")
 				w.settle()
 				o.kill()
@@ -167,7 +175,7 @@ func TestWokenWhileOthersHoldTheChangeUp(t *testing.T) {
 				w.expect("see t index #0 white")
 				w.sleep(121 * time.Second)
 				w.expect("see t index #0 white", "see t index #1 white")
-				then = nil
+				then.to(nil)
 				o.kill()
 				w.mark()
 				o = w.start(register)
@@ -195,16 +203,11 @@ func TestWokenWithAnUpdate(t *testing.T) {
 		t.Run(first+" first", func(t *testing.T) {
 			scenario(t, func(w *world) {
 				w.source("a", 1, "red")
-				slow := true
-				errs := failing()
+				var then swap
+				then.to(func(context.Context, *change) error { time.Sleep(time.Second); return nil })
 				w.start(func(h handlers) {
 					index := h.colours()
-					see := h.see("see", index, func(ctx context.Context, c *change) error {
-						if slow {
-							time.Sleep(time.Second)
-						}
-						return errs(ctx, c)
-					})
+					see := h.see("see", index, then.call)
 					on.Create(see, on.ID("see"), on.In(h.r), forWidgets, forTargets, on.Uses(index))
 					on.Update(see, on.ID("see"), on.In(h.r), forWidgets, forTargets, on.Uses(index))
 				})
@@ -221,8 +224,7 @@ func TestWokenWithAnUpdate(t *testing.T) {
 				w.sleep(time.Hour)
 				w.expect("see t create #0 red", "see t update #0 green")
 				w.mark()
-				slow = false
-				errs = failing(kopf.Retry(time.Hour, nil))
+				then.to(failing(kopf.Retry(time.Hour, nil)))
 				w.paint("a", "blue")
 				w.settle()
 				w.update("t", annotation("note", "y"))
@@ -242,8 +244,7 @@ func TestWokenOutOfScope(t *testing.T) {
 			h.seer(nil, on.Label("on", "yes"))
 			h.update("other", nil, forTargets)
 		})
-		w.target("t", 1, func(o widgetObj) { o.SetLabels(map[string]string{"on": "yes"}) })
-		w.update("t", func(o widgetObj) { o.SetLabels(map[string]string{"kind": "target", "on": "yes"}) })
+		w.create("t", 1, func(o widgetObj) { o.SetLabels(map[string]string{"kind": "target", "on": "yes"}) })
 		w.settle()
 		w.update("t", func(o widgetObj) { o.SetLabels(map[string]string{"kind": "target", "on": "no"}) })
 		w.settle()
@@ -406,27 +407,22 @@ func TestWokenCallIsCutOff(t *testing.T) {
 			scenario(t, func(w *world) {
 				w.allow("panicked", "Goexit", "failed for good")
 				w.source("a", 1, "red")
-				then := changeFn(nil)
+				var then swap
 				register := func(h handlers) {
 					var opts []on.CreateOption
 					if name == "too long" {
 						opts = append(opts, on.Timeout(time.Minute))
 					}
-					h.seer(func(ctx context.Context, c *change) error {
-						if then == nil {
-							return nil
-						}
-						return then(ctx, c)
-					}, opts...)
+					h.seer(then.call, opts...)
 				}
 				o := w.start(register)
 				w.target("t", 1)
 				w.settle()
 				w.mark()
-				then = cut
+				then.to(cut)
 				w.paint("a", "green")
 				w.settle()
-				then = nil
+				then.to(nil)
 				switch name {
 				case "killed":
 					o.kill()
@@ -474,7 +470,9 @@ func TestWokenByLifecycles(t *testing.T) {
 				w.paint("a", "green")
 				w.sleep(time.Hour)
 				w.expectSet("one t index #0 green", "two t index #0 green", "three t index #0 green")
-				w.gets(1)
+				if n := w.server.Count(simulated.On{Verb: "get"}); n < 1 || n > 3 { // the first may be through when the next is woken
+					t.Errorf("%d reads", n)
+				}
 				w.writes()
 				_ = o.stop()
 				w.mark()

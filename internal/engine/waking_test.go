@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -367,7 +368,7 @@ func TestTwoHandlersUseTwoIndices(t *testing.T) {
 		w.mark()
 		w.paint("a", "green")
 		w.settle()
-		w.expect("one t index #0 green", "both t index #0 green")
+		w.expectSet("one t index #0 green", "both t index #0 green")
 		w.mark()
 		w.paint("b", "blue")
 		w.settle()
@@ -375,7 +376,7 @@ func TestTwoHandlersUseTwoIndices(t *testing.T) {
 		w.mark()
 		w.resize("b", 2)
 		w.settle()
-		w.expect("other t index #0", "both t index #0 green")
+		w.expectSet("other t index #0", "both t index #0 green")
 		w.writes()
 	})
 }
@@ -472,9 +473,12 @@ func TestNotesGoWithTheirObjects(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.source("a", 1, "red")
 		var index *colours
+		var mu sync.Mutex
 		var views []func()
 		o := w.start(func(h handlers) {
 			index = h.seer(func(ctx context.Context, c *change) error {
+				mu.Lock()
+				defer mu.Unlock()
 				views = append(views, func() { index.Tracked(ctx).Has(77) })
 				return nil
 			})
