@@ -61,6 +61,9 @@ func (o *object) supervise(event stream.Event) {
 			continue
 		}
 		w.steer()
+		if w.standing().undecoded {
+			w.Wake() // perhaps it does now
+		}
 		if released && h.Finalize && w.Lets() {
 			o.reconsider()
 		}

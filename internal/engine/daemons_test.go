@@ -515,3 +515,52 @@ func contains(calls []string, want string) bool {
 	}
 	return false
 }
+
+// DMN-19: the log tells of a daemon's end whether it was asked to leave; of its beginning
+// it says nothing.
+func TestWhatIsLogged_DMN19(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.start(func(h handlers) {
+			h.daemon("asked", nil)
+			h.daemon("by itself", failingDaemon())
+		})
+		w.create("w1", 1)
+		w.settle()
+		w.expectLogged(1, "INFO", "has ended by itself resource=widgets.demo.example object=default/w1 daemon=by itself")
+		w.expectLogged(0, "DEBUG", "daemon=asked")
+		w.delete("w1")
+		w.settle()
+		w.expectLogged(1, "DEBUG", "has left on request resource=widgets.demo.example object=default/w1 daemon=asked why="+deletedReason)
+		w.expectLogged(0, "DEBUG", "has left on request resource=widgets.demo.example object=default/w1 daemon=by itself")
+	})
+}
+
+// B04: an object that does not decode is complained of once, and its daemons and timers
+// begin as soon as it does.
+func TestUndecodableForDaemons_B04(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.allow("object cannot be handled until it is changed")
+		w.start(func(h handlers) {
+			h.daemon("d", nil, on.Finalize())
+			h.daemon("delayed", nil, on.InitialDelayFunc(func(*widget) time.Duration { return time.Second }))
+			h.timer("t", nil, on.Interval(time.Hour))
+			h.timer("idle", nil, on.Idle(time.Minute))
+		})
+		w.mark()
+		w.create("w1", 1, func(o widgetObj) { set(o, "large", "spec", "size") })
+		w.sleep(10*time.Minute + 30*time.Second)
+		w.expect()
+		w.expectLogged(1, "ERROR", "object cannot be handled until it is changed")
+		w.resize("w1", 2)
+		w.sleep(time.Second)
+		w.expectSet("d w1 #0 begins", "delayed w1 #0 begins", "t w1 #0 2")
+		w.mark()
+		w.update("w1", func(o widgetObj) { set(o, "large", "spec", "size") }) // those who run go on
+		w.sleep(2 * time.Hour)
+		w.expect()
+		w.delete("w1")
+		w.settle()
+		w.gone("w1")
+		w.expectSet("d w1 leaves: "+deletedReason, "delayed w1 leaves: "+deletedReason)
+	})
+}

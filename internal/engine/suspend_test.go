@@ -141,7 +141,6 @@ func TestEventsWhileSuspended_DMN14(t *testing.T) {
 			w.settle()
 		}
 		w.delete("brief")
-		w.server.Hold()()
 		if err := w.widgets.Vanish(ns, "vanishes"); err != nil {
 			t.Fatal(err)
 		}

@@ -255,6 +255,40 @@ func TestFirstTicksAreSpread_TMR4(t *testing.T) {
 	})
 }
 
+// With Jitter, ticks by the calendar are put off as well, each object's always as much.
+func TestCronWithJitter_TMR2(t *testing.T) {
+	scenario(t, func(w *world) {
+		w.start(func(h handlers) {
+			on.Timer(func(ctx context.Context, k *tick) error {
+				w.note(fmt.Sprint(k.Object.Name, " ", time.Since(time.Now().Truncate(time.Hour))))
+				return sleeping(time.Minute)(ctx, nil)
+			}, on.ID("t"), on.In(h.r), forWidgets, on.Cron("CRON_TZ=UTC @hourly"), on.Jitter(20*time.Minute))
+		})
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(90 * time.Minute)))
+		const n = 20
+		for i := range n {
+			w.create(fmt.Sprint("w", i), i)
+		}
+		w.mark()
+		w.sleep(24 * time.Hour)
+		counts := map[string]int{}
+		for _, call := range w.called() {
+			counts[call]++
+		}
+		places := map[string]bool{}
+		for call, count := range counts {
+			_, place, _ := strings.Cut(call, " ")
+			places[place] = true
+			if d, err := time.ParseDuration(place); err != nil || d < 0 || d >= 20*time.Minute || count != 24 {
+				t.Errorf("%s: %d times", call, count)
+			}
+		}
+		if len(counts) != n || len(places) != n {
+			t.Errorf("%d objects at %d places", len(counts), len(places))
+		}
+	})
+}
+
 // A timer that patches nothing costs no requests at all, whatever its object goes through.
 func TestQuietTimers_TMR7(t *testing.T) {
 	scenario(t, func(w *world) {
@@ -328,7 +362,7 @@ func TestResults_TMR7_RES1(t *testing.T) {
 
 // A timer is woken by what it has read from an index, but not while its object is busy,
 // and never beside itself.
-func TestTimerIsWoken_IDX1(t *testing.T) {
+func TestTimerIsWoken_TMR6(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.create("src", 1, label("kind", "source"))
 		o := w.engage(func(h handlers) {

@@ -46,6 +46,8 @@ type standing struct {
 	record state.Record // of the attempts
 	last   daemons.Run  // that has come to an end, or ended the goroutine
 	unsent *unsent
+
+	undecoded bool // the object did not decode in the last run
 }
 
 // unsent is what a run has to say and could not write yet: it is tried again before
@@ -65,10 +67,11 @@ func newWorker(o *object, bg *background, h *registry.Handler) *worker {
 func (w *worker) standing() standing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := standing{last: w.last}
+	s := standing{}
 	if w.begun != nil {
-		s.record, s.unsent = w.begun.record, w.begun.unsent
+		s = *w.begun
 	}
+	s.last = w.last
 	return s
 }
 
@@ -76,7 +79,7 @@ func (w *worker) stand(s standing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last, w.begun = s.last, nil
-	if s.unsent != nil || !s.record.Started.IsZero() {
+	if s.unsent != nil || s.undecoded || !s.record.Started.IsZero() {
 		kept := s // or each call would allocate
 		w.begun = &kept
 	}
@@ -187,7 +190,11 @@ func (w *worker) initialDelay() time.Duration {
 		b = o.identity()
 	}
 	delay, err := spawnDelay(o.kind.engine.handling, h, &registry.Call{Body: b, Resource: o.kind.resource.GVR, Log: log, Memos: o.Memos})
-	if err != nil {
+	undecoded := (*registry.DecodeError)(nil)
+	switch {
+	case errors.As(err, &undecoded):
+		o.kind.engine.complain(o, b, undecodable, undecoded)
+	case err != nil:
 		log.Error("initial delay is not known, there is none", "error", err)
 	}
 	return max(delay, 0)
@@ -278,6 +285,7 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 	running.Inc()
 	defer running.Dec()
 	began, before := time.Now(), s.last
+	s.undecoded = false
 	if s.record.Retries == 0 {
 		s.record.Started = began
 	}
@@ -327,7 +335,7 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 		if b, _ = w.background.newest(); b != nil {
 			e.complain(o, b, undecodable, undecoded)
 		}
-		s.last = before
+		s.last, s.undecoded = before, true
 		w.stand(s)
 		return daemons.Result{Next: now.Add(e.settings.DefaultBackoff)}
 	}
