@@ -135,7 +135,7 @@ func operate(kind string) error {
 	last := used()
 	last.Ending = time.Since(stopped)
 	for wait := time.Duration(0); wait < time.Second; wait += 10 * time.Millisecond { // the scanner's may take a moment
-		if last.Left = runtime.NumGoroutine() - goroutines; last.Left <= 0 {
+		if last.Left = max(0, runtime.NumGoroutine()-goroutines); last.Left == 0 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
