@@ -368,3 +368,49 @@ func (c *cycle) passing(t *task) bool {
 	r, kept := c.known[t.handler.ID]
 	return !kept || r.Finished()
 }
+
+// track has what a run reads from indices noted, instead of what the one before has read.
+func (w *worker) track(ctx context.Context) (context.Context, *indexing.Reader) {
+	if len(w.handler.Uses) == 0 {
+		return ctx, nil
+	}
+	reader := newReader(indicesOf(w.handler), w.rouse)
+	w.mu.Lock()
+	before := w.reading
+	w.reading, w.woken = reader, false
+	w.mu.Unlock()
+	if before != nil {
+		before.Close()
+	}
+	return indexing.WithReader(ctx, reader), reader
+}
+
+// rouse has the timer tick because of what a run has read, unless it has run again since.
+func (w *worker) rouse(r *indexing.Reader) {
+	w.mu.Lock()
+	current := w.reading == r
+	w.woken = w.woken || current
+	w.mu.Unlock()
+	if current {
+		w.Wake()
+	}
+}
+
+// roused tells, once, whether something has changed that the last run has read.
+func (w *worker) roused() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	woken := w.woken
+	w.woken = false
+	return woken
+}
+
+// unread is for a worker that is not wanted any more.
+func (w *worker) unread() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reading != nil {
+		w.reading.Close()
+	}
+	w.reading, w.woken = nil, false
+}

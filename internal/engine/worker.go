@@ -8,14 +8,10 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/indexing"
-	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/outcome"
-	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
 )
@@ -48,14 +44,6 @@ type standing struct {
 	unsent *unsent
 
 	undecoded bool // the object did not decode in the last run
-}
-
-// unsent is what a run has to say and could not write yet: it is tried again before
-// anything else happens.
-type unsent struct {
-	change patching.Change
-	err    error // of the run
-	failed int   // how often
 }
 
 func newWorker(o *object, bg *background, h *registry.Handler) *worker {
@@ -356,158 +344,6 @@ func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 		w.object.kind.engine.check(h, reading)
 	}
 	return err
-}
-
-// track has what a run reads from indices noted, instead of what the one before has read.
-func (w *worker) track(ctx context.Context) (context.Context, *indexing.Reader) {
-	if len(w.handler.Uses) == 0 {
-		return ctx, nil
-	}
-	reader := newReader(indicesOf(w.handler), w.rouse)
-	w.mu.Lock()
-	before := w.reading
-	w.reading, w.woken = reader, false
-	w.mu.Unlock()
-	if before != nil {
-		before.Close()
-	}
-	return indexing.WithReader(ctx, reader), reader
-}
-
-// rouse has the timer tick because of what a run has read, unless it has run again since.
-func (w *worker) rouse(r *indexing.Reader) {
-	w.mu.Lock()
-	current := w.reading == r
-	w.woken = w.woken || current
-	w.mu.Unlock()
-	if current {
-		w.Wake()
-	}
-}
-
-// roused tells, once, whether something has changed that the last run has read.
-func (w *worker) roused() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	woken := w.woken
-	w.woken = false
-	return woken
-}
-
-// unread is for a worker that is not wanted any more.
-func (w *worker) unread() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.reading != nil {
-		w.reading.Close()
-	}
-	w.reading, w.woken = nil, false
-}
-
-// say is what a run wants written: edits also after an error, the result only after none.
-func (w *worker) say(call *registry.Call, err error) patching.Change {
-	change := w.object.kind.change(nil, call.Patch.Take())
-	if call.Result != nil && err == nil {
-		change.Results = map[string]any{w.handler.ID: call.Result}
-	}
-	return change
-}
-
-// send writes. What is refused is an error of the handler; what could not be written for
-// another reason is not sent.
-func (w *worker) send(change patching.Change) (sent bool, refusal error) {
-	if len(change.Edits) == 0 && len(change.Results) == 0 {
-		return true, nil
-	}
-	b, _ := w.background.newest()
-	if b == nil {
-		return true, nil
-	}
-	return w.sendTo(b, change)
-}
-
-func (w *worker) sendTo(b *body.Body, change patching.Change) (sent bool, refusal error) {
-	o := w.object
-	e := o.kind.engine
-	e.gate.enter()
-	defer e.gate.leave()
-	out := &writer{object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
-	_, _, err := out.insist(change)
-	switch {
-	case err == nil:
-		o.kind.show(w.background, out.body)
-	case errors.Is(err, errGone), apierrors.IsNotFound(err):
-	case errors.As(err, new(*patching.EditError)), refused(err), apierrors.IsForbidden(err):
-		return true, err
-	default:
-		w.log().Warn("what it wants changed could not be written yet", "error", err)
-		return false, nil
-	}
-	return true, nil
-}
-
-// later has something written before the next run. It is not known before what the run has
-// come to, for what it wants written may be refused.
-func (w *worker) later(s standing, change patching.Change, err error) daemons.Result {
-	s.unsent = &unsent{change: change, err: err, failed: 1}
-	w.stand(s)
-	return daemons.Result{Next: time.Now().Add(w.object.kind.engine.settings.errorDelay(1))}
-}
-
-// resend writes what an earlier run could not.
-func (w *worker) resend(s standing) daemons.Result {
-	settings := w.object.kind.engine.settings
-	sent, refusal := w.send(s.unsent.change)
-	if !sent {
-		u := *s.unsent
-		u.failed++
-		s.unsent = &u
-		w.stand(s)
-		return daemons.Result{Next: time.Now().Add(settings.errorDelay(u.failed))}
-	}
-	err := s.unsent.err
-	if err == nil {
-		err = refusal
-	}
-	s.unsent = nil
-	result := w.conclude(s, outcome.Of(w.handler, s.record, err, s.last.Ended, settings.DefaultBackoff))
-	if w.roused() { // this run was asked for, and was none
-		result.Next = time.Now()
-	}
-	return result
-}
-
-// drop says that what a run wanted changed will not be written.
-func (w *worker) drop(err error) {
-	if err != nil {
-		w.log().Error("what it wanted changed could not be written, and is dropped", "error", err)
-	}
-}
-
-var errUnsent = errors.New("the API server could not be reached in time, or did not answer")
-
-// farewell is for one that is stopped before it could write what it wanted changed: it is
-// tried a last time.
-func (w *worker) farewell() {
-	e := w.object.kind.engine
-	s := w.standing()
-	if s.unsent == nil || w.Running() {
-		return
-	}
-	b, _ := w.background.newest()
-	w.stand(standing{})
-	if b == nil || !e.enter() {
-		w.drop(errUnsent)
-		return
-	}
-	go func() {
-		defer e.exit()
-		sent, refusal := w.sendTo(b, s.unsent.change)
-		if !sent {
-			refusal = errUnsent
-		}
-		w.drop(refusal)
-	}()
 }
 
 // conclude takes the outcome of a run, and says what follows: a daemon is done when it has
