@@ -73,9 +73,17 @@ func Index[T typed.Object, K comparable, V any](fn func(context.Context, *typed.
 // is not called for a change anyway; a timer ticks. Several changes may come as one call.
 //
 // What was read is known in memory only. So after a restart, once all indices are
-// complete, the handler is called once for every object that it is for, also if nothing
-// has changed. A handler that waits for its next attempt is called earlier. A delete
-// handler that is through is not called again.
+// complete, the handler is called once for every handled object that it is for, also if
+// nothing has changed. A handler that waits for its next attempt is called earlier, with
+// all its sub-handlers, which read with its context. A delete handler is called for
+// nothing but the deletion, and not again when it is through. If the object does not
+// match at the time, the handler is called when it does again.
+//
+// Each call costs one read of the object from the API server, unless something else is
+// going on with it, or is a timer's; a call that succeeds writes nothing. One function
+// under one id, as of Create and Resume, counts as one handler, and it is enough that one
+// of them says what it uses; other functions may not share the id of one that does, but
+// delete handlers and timers.
 //
 // The index must be one of the handler's registry; the order of registration is free.
 // Repeatable, for several indices.

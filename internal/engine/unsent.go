@@ -126,4 +126,3 @@ func (w *worker) farewell() {
 		w.drop(refusal)
 	}()
 }
-
