@@ -19,10 +19,10 @@ import (
 // background is what an object has of daemons and timers: the newest version of it, for
 // those that are wanted, and a worker for each handler.
 type background struct {
-	ended   bool // the object is no more. The object's lock guards it
+	ended   bool  // the object is no more. The object's lock guards it
+	users   int32 // how many are about to say what is wanted: it is not forgotten meanwhile. The object's lock guards it
 	live    registry.Live
 	workers []*worker // by the kind's background handlers; nil: was never wanted. The object's lock guards it
-	users   int       // how many are about to say what is wanted: it is not forgotten meanwhile. The object's lock guards it
 
 	mu      sync.Mutex
 	seen    string // the version of live
