@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +54,7 @@ type Engine struct {
 	running   int
 	closed    bool
 	idle      chan struct{} // closed when closed and nothing runs
-	calls     map[*registry.Call]string
+	calls     map[*registry.Call]calling
 	employed  map[types.UID]*object      // those with work in the background
 	heirs     map[types.UID]*object      // those that have to wait until the employed one of their UID is not any more
 	suspended error                      // why nothing may run in the background; nil: it may
@@ -70,7 +68,7 @@ func New(c Config) *Engine {
 		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
 		timers: newTimers(), gate: newGate(settings.MaxCycles), events: newComplaints(c.Client, c.Log),
 		loops: newLoops(settings.LoopLimit, settings.LoopWindow),
-		idle:  make(chan struct{}), calls: map[*registry.Call]string{},
+		idle:  make(chan struct{}), calls: map[*registry.Call]calling{},
 		employed: map[types.UID]*object{}, heirs: map[types.UID]*object{}, pointless: map[*registry.Handler]bool{},
 	}
 	e.ready = newReadiness(e)
@@ -143,7 +141,7 @@ func (e *Engine) close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var errs []error
-	for _, name := range slices.Sorted(maps.Values(e.calls)) { // if it is not late, they were abandoned before
+	for _, name := range e.names() { // if it is not late, they were abandoned before
 		errs = append(errs, fmt.Errorf("%s did not return in time after its context ended, and is left behind", name))
 	}
 	if late && len(errs) == 0 {

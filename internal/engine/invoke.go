@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
 	"runtime/debug"
 	"slices"
 
@@ -28,19 +27,33 @@ func (e *timeoutError) Timeout() bool { return true }
 // Is makes it a context.DeadlineExceeded.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// calling names some of the user's functions that run.
-func (e *Engine) calling(most int) []string {
+// some names some of the user's functions that run.
+func (e *Engine) some(most int) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	names := slices.Sorted(maps.Values(e.calls))
+	names := e.names()
 	return names[:min(most, len(names))]
+}
+
+// calling is a function of the user's that runs.
+type calling struct {
+	object  *object
+	handler *registry.Handler
+}
+
+// names are those of the user's functions that run. The caller holds the lock.
+func (e *Engine) names() (names []string) {
+	for _, c := range e.calls {
+		names = append(names, fmt.Sprintf("%s on %s/%s", c.handler.Name(), c.object.namespace, c.object.name))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // call runs a user's function. Whoever stops the operator can see which ones run.
 func (e *Engine) call(ctx context.Context, o *object, h *registry.Handler, c *registry.Call) (err error) {
-	name := fmt.Sprintf("%s on %s/%s", h.Name(), o.namespace, o.name)
 	e.mu.Lock()
-	e.calls[c] = name
+	e.calls[c] = calling{o, h}
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()

@@ -74,7 +74,7 @@ func (r *readiness) remind() {
 		slices.Sort(ids)
 		r.log.Warn("indices are not complete yet, no other handler is called before that",
 			"indices", strings.Join(slices.Compact(ids), ","), "resources", strings.Join(slices.Compact(resources), ","),
-			"objects to index", r.pending, "running", strings.Join(r.engine.calling(5), ", "), "for", time.Since(r.since).Round(time.Second))
+			"objects to index", r.pending, "running", strings.Join(r.engine.some(5), ", "), "for", time.Since(r.since).Round(time.Second))
 		r.remind()
 	})
 }

@@ -31,7 +31,7 @@ type worker struct {
 
 	mu      sync.Mutex
 	exit    *sync.Once       // tells those who wait for all goroutines that the present one is over; nil: there is none
-	last    daemons.Run      // see standing
+	began   time.Time        // of the last run that counts; see standing
 	begun   *standing        // what stands of attempts; nil: none, as between most ticks
 	reading *indexing.Reader // what the last run has read from indices
 	woken   bool             // and that is another one now
@@ -55,18 +55,16 @@ func newWorker(o *object, bg *background, h *registry.Handler) *worker {
 func (w *worker) standing() standing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := standing{}
 	if w.begun != nil {
-		s = *w.begun
+		return *w.begun
 	}
-	s.last = w.last
-	return s
+	return standing{last: daemons.Run{Started: w.began, Ended: w.began}} // when it has ended was for the next one's time only
 }
 
 func (w *worker) stand(s standing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last, w.begun = s.last, nil
+	w.began, w.begun = s.last.Started, nil
 	if s.unsent != nil || s.undecoded || !s.record.Started.IsZero() {
 		kept := s // or each call would allocate
 		w.begun = &kept
@@ -263,45 +261,55 @@ func (w *worker) Cut() daemons.Result {
 
 // Run is one run of the daemon, or one tick of the timer (DMN-5, TMR-2).
 func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Result {
-	s := w.standing()
-	if s.unsent != nil {
-		return w.resend(s)
+	began := time.Now()
+	call, before, result := w.prepare(began, stopping)
+	if call == nil {
+		return result
 	}
-	o, h := w.object, w.handler
-	e := o.kind.engine
-	running := metrics.Background.WithLabelValues(resourceName(o.kind.resource.GVR), h.ID)
-	running.Inc()
-	defer running.Dec()
-	began, before := time.Now(), s.last
+	err := w.invoke(ctx, call) // may last: what is on the stack meanwhile costs memory for each daemon
+	return w.finish(ctx, call, before, err)
+}
+
+// prepare makes the argument of a run, or says what comes instead of it. before is when the
+// run before began.
+func (w *worker) prepare(began time.Time, stopping <-chan struct{}) (call *registry.Call, before time.Time, result daemons.Result) {
+	s, h := w.standing(), w.handler
+	if s.unsent != nil {
+		return nil, before, w.resend(s)
+	}
+	before = s.last.Started
 	s.undecoded = false
 	if s.record.Retries == 0 {
 		s.record.Started = began
 	}
 	s.last = daemons.Run{Started: began, Ended: began}
-	out, refused := outcome.Refused(h, s.record, began)
-	if refused {
+	if out, refused := outcome.Refused(h, s.record, began); refused {
 		result := w.conclude(s, out)
 		if w.roused() { // this run was asked for, and was none
 			result.Next = began
 		}
-		return result
+		return nil, before, result
 	}
 	b, _ := w.background.newest()
-	if b == nil {
-		return daemons.Result{Next: began.Add(e.settings.DefaultBackoff)} // it is being let go
+	if b == nil { // it is being let go
+		return nil, before, daemons.Result{Next: began.Add(w.object.kind.engine.settings.DefaultBackoff)}
 	}
-	w.stand(s) // for Cut
+	w.stand(s)
 	if h.Kind == registry.Daemon {
 		b = nil // it looks at the live object, and may be there for long
 	}
 	edits := new(registry.Edits)
-	call := &registry.Call{
-		Body: b, Resource: o.kind.resource.GVR, Retry: s.record.Retries, Started: s.record.Started, Param: h.Param,
-		Log: w.log().With("attempt", s.record.Retries+1), Patch: edits.For(h.ID), Memos: o.Memos,
+	return &registry.Call{
+		Body: b, Resource: w.object.kind.resource.GVR, Retry: s.record.Retries, Started: s.record.Started, Param: h.Param,
+		Log: w.log().With("attempt", s.record.Retries+1), Patch: edits.For(h.ID), Memos: w.object.Memos,
 		Live: &w.background.live, Stopped: stopping,
-	}
-	err := w.invoke(ctx, call)
-	now := time.Now()
+	}, before, result
+}
+
+// finish writes what a run wants written, and says what follows.
+func (w *worker) finish(ctx context.Context, call *registry.Call, before time.Time, err error) daemons.Result {
+	o, h := w.object, w.handler
+	e, s, now := o.kind.engine, w.standing(), time.Now()
 	s.last.Ended = now
 	change := w.say(call, err)
 	sent, refusal := w.send(change)
@@ -309,7 +317,7 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 		err = refusal
 	}
 	undecoded := (*registry.DecodeError)(nil)
-	switch stopped := ctx.Err() != nil || closed(stopping); {
+	switch stopped := ctx.Err() != nil || closed(call.Stopped); {
 	case stopped:
 		w.log().Debug("has left on request", "why", context.Cause(ctx), "error", err)
 		if !sent {
@@ -320,10 +328,10 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 	case !sent:
 		return w.later(s, change, err)
 	case errors.As(err, &undecoded):
-		if b, _ = w.background.newest(); b != nil {
+		if b, _ := w.background.newest(); b != nil {
 			e.complain(o, b, undecodable, undecoded)
 		}
-		s.last, s.undecoded = before, true
+		s.last, s.undecoded = daemons.Run{Started: before, Ended: before}, true
 		w.stand(s)
 		return daemons.Result{Next: now.Add(e.settings.DefaultBackoff)}
 	}
@@ -333,6 +341,9 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 // invoke calls the function, with the limit of its timeout.
 func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 	h := w.handler
+	running := metrics.Background.WithLabelValues(resourceName(w.object.kind.resource.GVR), h.ID)
+	running.Inc()
+	defer running.Dec()
 	if h.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, call.Started.Add(h.Timeout), &timeoutError{h})
