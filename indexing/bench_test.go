@@ -59,7 +59,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// In an index, and, as it depends on the machine and its caches, in a Go map.
+// In an index, and, as it depends on the machine and its caches, in a Go map: of all keys in
+// an order that no cache guesses, and of a thousand of them, again and again.
 func BenchmarkLookup(b *testing.B) {
 	for _, size := range sizes {
 		w, owners, keys := filled(size)
@@ -67,35 +68,36 @@ func BenchmarkLookup(b *testing.B) {
 		for i, key := range keys {
 			plain[key] = map[indexing.Owner]string{owners[i]: "value"}
 		}
-		x, i := w.Index(), 0
-		next := func() string { i = (i + step) % size; return keys[i] }
-		b.Run(fmt.Sprint("Get/", size), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
+		x, i, span := w.Index(), 0, size
+		next := func() string { i = (i + step) % span; return keys[i] }
+		lookups := []struct {
+			name string
+			do   func()
+		}{
+			{"Get", func() {
 				for value := range x.Get(next()) {
 					_ = value
 				}
-			}
-		})
-		b.Run(fmt.Sprint("First/", size), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				x.First(next())
-			}
-		})
-		b.Run(fmt.Sprint("map/", size), func(b *testing.B) {
-			for b.Loop() {
+			}},
+			{"First", func() { x.First(next()) }},
+			{"Has", func() { x.Has(next()) }},
+			{"map", func() {
 				for _, value := range plain[next()] {
 					_ = value
 				}
+			}},
+		}
+		for _, lookup := range lookups {
+			for name, asked := range map[string]int{"all": size, "hot": min(size, 1_000)} {
+				b.Run(fmt.Sprintf("%s/%d/%s", lookup.name, size, name), func(b *testing.B) {
+					span = asked
+					b.ReportAllocs()
+					for b.Loop() {
+						lookup.do()
+					}
+				})
 			}
-		})
-		b.Run(fmt.Sprint("Has/", size), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				x.Has(next())
-			}
-		})
+		}
 	}
 }
 

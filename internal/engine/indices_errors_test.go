@@ -41,7 +41,7 @@ func failsFor(bad string, err error) func(string) error {
 	}
 }
 
-var panics = errors.New("panic")
+var errPanic = errors.New("panic")
 
 // IDX-8, T149, T150: what an error means, by mode. The object is red, then bad for a
 // minute or so, then blue.
@@ -69,7 +69,7 @@ func TestErrorsOfIndexFunctions_IDX8_T149_T150(t *testing.T) {
 			[]string{"x w1 bad +0s", "x w1 bad +1s"}, none},
 		"too late": {[]on.IndexOption{on.Timeout(10 * time.Second)}, kopf.Retry(3*time.Second, nil), none,
 			[]string{"x w1 bad +0s", "x w1 bad +3s", "x w1 bad +6s", "x w1 bad +9s"}, none},
-		"panic": {[]on.IndexOption{on.Errors(on.Permanent)}, panics, none, []string{"x w1 bad +0s", "x w1 blue +1m0s"}, none},
+		"panic": {[]on.IndexOption{on.Errors(on.Permanent)}, errPanic, none, []string{"x w1 bad +0s", "x w1 blue +1m0s"}, none},
 		"exit":  {[]on.IndexOption{on.Errors(on.Permanent)}, errExit, none, []string{"x w1 bad +0s", "x w1 blue +1m0s"}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestErrorsOfIndexFunctions_IDX8_T149_T150(t *testing.T) {
 				w.start(func(h handlers) {
 					x = h.flaky("x", func(color string) error {
 						switch err := failsFor("bad", c.err)(color); err {
-						case panics:
+						case errPanic:
 							panic("oops")
 						case errExit:
 							runtime.Goexit()

@@ -6,11 +6,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/internal/stream"
@@ -38,7 +40,8 @@ type kind struct {
 	handlers         []*registry.Handler // all, in order of registration
 	indexHandlers    []*registry.Handler
 	eventHandlers    []*registry.Handler
-	background       []*registry.Handler // daemons and timers
+	background       []*registry.Handler                    // daemons and timers
+	running          map[*registry.Handler]prometheus.Gauge // how many of them run
 	changeHandlers   []*registry.Handler
 	optionalHandlers []*registry.Handler // of changeHandlers: delete handlers that hold nothing
 	holders          []*registry.Handler // those that hold objects: delete handlers, daemons
@@ -64,7 +67,7 @@ type kind struct {
 func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error) {
 	k := &kind{
 		engine: e, resource: r, client: e.client, handlers: handlers, log: e.log.With("resource", resourceName(r.GVR)),
-		keys: map[*registry.Handler]*state.Keys{}, objects: map[types.UID]*object{},
+		keys: map[*registry.Handler]*state.Keys{}, running: map[*registry.Handler]prometheus.Gauge{}, objects: map[types.UID]*object{},
 		complaints: map[types.UID]string{}, pruned: map[string]bool{}, simpleHolds: true,
 	}
 	kept := e.State
@@ -107,6 +110,7 @@ func (k *kind) add(h *registry.Handler) {
 		return
 	case registry.Daemon, registry.Timer:
 		k.background = append(k.background, h)
+		k.running[h] = metrics.Background.WithLabelValues(resourceName(k.resource.GVR), h.ID)
 		k.idles = k.idles || h.Kind == registry.Daemon || h.Schedule.Idle > 0
 		return
 	case registry.Resume:

@@ -261,13 +261,31 @@ func (w *worker) Cut() daemons.Result {
 
 // Run is one run of the daemon, or one tick of the timer (DMN-5, TMR-2).
 func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Result {
-	began := time.Now()
-	call, before, result := w.prepare(began, stopping)
+	var call *registry.Call
+	var before time.Time
+	var result daemons.Result
+	prepare := func() { call, before, result = w.prepare(time.Now(), stopping) }
+	if w.handler.Kind == registry.Daemon {
+		aside(prepare)
+	} else {
+		prepare()
+	}
 	if call == nil {
 		return result
 	}
-	err := w.invoke(ctx, call) // may last: what is on the stack meanwhile costs memory for each daemon
+	err := w.invoke(ctx, call)
 	return w.finish(ctx, call, before, err)
+}
+
+// aside runs a function in a goroutine that ends with it. A daemon's goroutine would keep
+// the stack that it needs, 4 KB more, as long as the daemon lives.
+func aside(do func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	<-done
 }
 
 // prepare makes the argument of a run, or says what comes instead of it. before is when the
@@ -341,7 +359,7 @@ func (w *worker) finish(ctx context.Context, call *registry.Call, before time.Ti
 // invoke calls the function, with the limit of its timeout.
 func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 	h := w.handler
-	running := metrics.Background.WithLabelValues(resourceName(w.object.kind.resource.GVR), h.ID)
+	running := w.object.kind.running[h]
 	running.Inc()
 	defer running.Dec()
 	if h.Timeout > 0 {
