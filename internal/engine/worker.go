@@ -58,14 +58,15 @@ func (w *worker) standing() standing {
 	if w.begun != nil {
 		return *w.begun
 	}
-	return standing{last: daemons.Run{Started: w.began, Ended: w.began}} // when it has ended was for the next one's time only
+	// When the last run has ended was for the time of the next one only.
+	return standing{record: state.Record{Started: w.began}, last: daemons.Run{Started: w.began, Ended: w.began}}
 }
 
 func (w *worker) stand(s standing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.began, w.begun = s.last.Started, nil
-	if s.unsent != nil || s.undecoded || !s.record.Started.IsZero() {
+	if s.unsent != nil || s.undecoded || s.record.Retries > 0 {
 		kept := s // or each call would allocate
 		w.begun = &kept
 	}
