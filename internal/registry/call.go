@@ -42,6 +42,8 @@ type Call struct {
 	Entries func(indexing.Owner) // of index handlers: what takes their entries into the index; nil: what is there stays
 	Live    *Live                // of daemons
 	Stopped <-chan struct{}      // of daemons: closed when they are told to stop
+
+	Admission *Admission // of admission handlers
 }
 
 // DecodeError says that an object does not decode into a handler's Go type.

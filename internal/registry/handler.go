@@ -27,6 +27,10 @@ const (
 	Index  Kind = "index"
 	Daemon Kind = "daemon"
 	Timer  Kind = "timer"
+
+	Validate Kind = "validate"
+	Mutate   Kind = "mutate"
+	Policy   Kind = "policy" // a rule in CEL, which the API server itself checks
 )
 
 // ErrorMode tells what an error without instructions of its own means (OUT-2).
@@ -87,6 +91,14 @@ type Handler struct {
 	Schedule     daemons.Schedule // of timers
 	Jitter       time.Duration    // by how much runs are spread; negative: the default
 
+	// Of admission.
+	Operations     []string // in capitals; none: all
+	Subresource    string   // empty: the object itself; *: all
+	Persistent     bool     // stays configured when the operator stops
+	SideEffects    bool     // but not in a dry run
+	IgnoreFailures bool     // of the way to the handler
+	Rule           Rule     // of policies
+
 	Invoke func(context.Context, *Call) error
 	Func   uintptr // the function's code, to tell the same function from another one
 	Source string  // file:line of the registration
@@ -95,12 +107,24 @@ type Handler struct {
 // Name is how the handler is named in logs and errors.
 func (h *Handler) Name() string { return string(h.Kind) + " handler " + h.ID }
 
+// Rule is a rule in CEL.
+type Rule struct {
+	Expression        string
+	Message           string
+	MessageExpression string
+}
+
+// Admission tells whether the handler is for requests, and not for what has become of them.
+func (h *Handler) Admission() bool {
+	return h.Kind == Validate || h.Kind == Mutate || h.Kind == Policy
+}
+
 // Background tells whether the handler works in the background, as daemons and timers do.
 func (h *Handler) Background() bool { return h.Kind == Daemon || h.Kind == Timer }
 
 // Keeps tells whether something is kept on objects for the handler.
 func (h *Handler) Keeps() bool {
-	return h.Kind != Event && h.Kind != Index && !h.Background()
+	return h.Kind != Event && h.Kind != Index && !h.Background() && !h.Admission()
 }
 
 // UpdateLike tells whether the handler is for changes of its field, and not for
