@@ -33,6 +33,7 @@ type director struct {
 	kinds      []*kind // changed by run's goroutine only, which reads it without the lock
 	following  map[streamKey]*following
 	editions   map[schema.GroupResource]int // how many kinds there were; of run's goroutine
+	hooks      []Hook                       // as they were told of last; of run's goroutine
 	said       map[any]string               // complaints that were made already, by what they are about
 	news       []news
 }
@@ -131,8 +132,9 @@ func (d *director) revise(ctx context.Context) {
 		d.reconsider(k, served)
 	}
 	clear(d.renewed)
-	assignments, unresolved := d.assign(served)
+	assignments, hooks, unresolved := d.assign(served)
 	d.unresolved = unresolved
+	d.announceHooks(hooks)
 	for _, a := range assignments {
 		i := slices.IndexFunc(d.kinds, func(k *kind) bool { return k.resource.GVR == a.resource.GVR })
 		if i < 0 {

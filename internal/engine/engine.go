@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +30,9 @@ type Config struct {
 	State      state.Config // what is kept on objects; fields are added per resource
 	Settings   Settings
 	Log        *slog.Logger
+	// OnHooks is told of all handlers for requests, whenever they are for other resources
+	// than before; it must not block. Not required.
+	OnHooks func([]Hook)
 }
 
 // Engine runs handlers. Make it with New; it runs once.
@@ -44,6 +48,7 @@ type Engine struct {
 	events   *complaints
 	loops    *loops
 	memos    registry.Memos // of the operator
+	director atomic.Pointer[director]
 
 	// handling is what handlers run with; it ends when the operator stops. writing is
 	// for requests: it lasts until what was begun is written down. working is for work in
@@ -91,7 +96,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	background.Go(func() { e.events.run(e.writing) })
 
 	e.ready.begin(e.Handlers)
-	newDirector(e).run(ctx) // returns when all streams have ended
+	d := newDirector(e)
+	e.director.Store(d)
+	d.run(ctx) // returns when all streams have ended
 
 	stopHandling(ErrExiting)
 	e.suspend(ErrExiting)

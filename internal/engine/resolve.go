@@ -25,12 +25,17 @@ type assignment struct {
 // calling handlers both go by it, so that a handler is never called for a resource
 // that its own selector was not resolved to (SEL-10). What is wrong with one
 // registration disables that one and no other (OBS-4).
-func (d *director) assign(served []registry.APIResource) (all []*assignment, unresolved int) {
+// Handlers for requests follow nothing: they are hooks.
+func (d *director) assign(served []registry.APIResource) (all []*assignment, hooks []Hook, unresolved int) {
 	byResource := map[schema.GroupVersionResource]*assignment{}
 	for _, h := range d.Handlers {
 		found := d.resolve(h, served)
 		if len(found) == 0 && h.Selector.Specific() {
 			unresolved++
+		}
+		if h.Admission() {
+			hooks = append(hooks, Hook{Handler: h, Resources: resourcesOf(found)})
+			continue
 		}
 		for _, r := range found {
 			resource := resourceOf(r)
@@ -45,7 +50,7 @@ func (d *director) assign(served []registry.APIResource) (all []*assignment, unr
 			}
 		}
 	}
-	return all, unresolved
+	return all, hooks, unresolved
 }
 
 // resolve returns the resources that a handler can be served on, and says what stands
@@ -69,6 +74,9 @@ func (d *director) resolve(h *registry.Handler, served []registry.APIResource) [
 		return slices.DeleteFunc(found, func(r registry.APIResource) bool { return !d.serves(h, resourceOf(r).GVR) })
 	}
 	d.unsay(h)
+	if h.Admission() {
+		return found
+	}
 	return d.able(h, found, who)
 }
 

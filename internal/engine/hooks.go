@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kopf-go/kopf/internal/registry"
+)
+
+// Hook is a handler for requests, with the resources that it is for.
+type Hook struct {
+	Handler   *registry.Handler
+	Resources []Resource
+}
+
+func (h Hook) equal(other Hook) bool {
+	return h.Handler == other.Handler && slices.Equal(h.Resources, other.Resources)
+}
+
+func resourcesOf(served []registry.APIResource) []Resource {
+	resources := make([]Resource, len(served))
+	for i, r := range served {
+		resources[i] = resourceOf(r)
+	}
+	return resources
+}
+
+// announceHooks tells of hooks that are for other resources than before.
+func (d *director) announceHooks(hooks []Hook) {
+	if d.OnHooks == nil || slices.EqualFunc(hooks, d.hooks, Hook.equal) {
+		return
+	}
+	d.hooks = hooks
+	d.OnHooks(slices.Clone(hooks))
+}
+
+// Ready waits until handlers may be called, for indices are complete.
+func (e *Engine) Ready(ctx context.Context) error {
+	select {
+	case <-e.ready.opened:
+		return nil
+	default:
+	}
+	select {
+	case <-e.ready.opened:
+		return nil
+	case <-ctx.Done():
+		return errors.New("indices are not complete yet")
+	}
+}
+
+// MemosOf are the memos of an object of a resource, if it is followed; else, as for one that
+// is only being created, such that nobody else will see (ADM-6).
+func (e *Engine) MemosOf(resource schema.GroupResource, uid types.UID) *registry.Memos {
+	var kinds []*kind
+	if d := e.director.Load(); d != nil {
+		d.mu.Lock()
+		kinds = slices.Clone(d.kinds)
+		d.mu.Unlock()
+	}
+	for _, k := range kinds {
+		if k.resource.GVR.GroupResource() != resource {
+			continue
+		}
+		k.mu.Lock()
+		o := k.objects[uid]
+		k.mu.Unlock()
+		if o != nil {
+			return o.Memos()
+		}
+	}
+	return &registry.Memos{Operator: &e.memos}
+}
+
+// Memos are those of the operator.
+func (e *Engine) Memos() *registry.Memos { return &e.memos }
