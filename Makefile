@@ -4,7 +4,7 @@
 GO         ?= go
 DEVCLUSTER := bin/devcluster
 MODULES    := . devcluster benchmarks
-CONTRACT   := core changes index background
+CONTRACT   := core changes index background admission
 
 .PHONY: demo test unit bench lint contract $(DEVCLUSTER)
 

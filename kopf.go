@@ -52,6 +52,8 @@ type (
 	Event[T Object] = typed.Event[T]
 	// Outcome is what a sub-handler has come to; see on.Execute.
 	Outcome = typed.Outcome
+	// Admission is what validating and mutating handlers get.
+	Admission[T Object] = typed.Admission[T]
 	// Daemon is what daemons get.
 	Daemon[T Object] = typed.Daemon[T]
 	// Tick is what timers get.
@@ -154,6 +156,22 @@ func Permanent(err error) error {
 		err = errors.New("failed for good")
 	}
 	return &outcome.PermanentError{Err: err}
+}
+
+// RejectError is what Reject returns, also for errors.As.
+type RejectError = outcome.RejectError
+
+// Reject returns an error of a validating or mutating handler that denies the request, with
+// a code as of HTTP, such as 422 (invalid) or 403 (forbidden), and a text for the client,
+// formatted as by fmt.Errorf. Field says which fields are wrong:
+//
+//	return kopf.Reject(422, "database is not valid").Field("spec.engine", "is required")
+//
+// A code that is none of an error, such as 0, is 500 (ADM-11). Of several errors, those of
+// Reject come first: the first one's code and text lead (ADM-10). To other handlers it is an
+// error like any.
+func Reject(code int, format string, args ...any) *RejectError {
+	return outcome.Reject(code, format, args...)
 }
 
 // Options say what an operator is. The zero value is an operator with Kopf's default

@@ -171,6 +171,13 @@ func (e equality) check(t reflect.Type) error {
 	return nil
 }
 
+// Literal returns the value, as a JSON tree, that a criterion wants to be equal; ok is
+// false if it wants something else.
+func Literal(c Criterion) (value any, ok bool) {
+	e, ok := c.(equality)
+	return e.literal, ok
+}
+
 // combination is one of Any, All, None and Not.
 type combination struct {
 	name     string

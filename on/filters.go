@@ -14,7 +14,7 @@ import (
 
 // Label takes only objects whose label fits value: a text, a criterion of package
 // filters, or a function of the label's text. Repeatable; all must fit (FLT-6).
-func Label(key string, value any) CommonOption {
+func Label(key string, value any) LabelOption {
 	return setting(func(d *draft) {
 		d.Labels = append(d.Labels, d.criterion("on.Label", key, value))
 	})

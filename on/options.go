@@ -28,13 +28,20 @@ type (
 	DaemonOption interface{ daemon(*draft) }
 	// TimerOption is an option of Timer.
 	TimerOption interface{ timer(*draft) }
+	// ValidateOption is an option of Validate.
+	ValidateOption interface{ validate(*draft) }
+	// MutateOption is an option of Mutate.
+	MutateOption interface{ mutate(*draft) }
+	// PolicyOption is an option of ValidateCEL.
+	PolicyOption interface{ policy(*draft) }
 	// SubhandlerOption is an option of Subhandler and Subhandlers.
 	SubhandlerOption interface{ subhandler(*draft) }
 )
 
 // Options that several kinds take.
 type (
-	// AttemptOption is an option of every handler that can be tried again: all but Event.
+	// AttemptOption is an option of every handler that can be tried again: all but Event,
+	// Validate and Mutate.
 	AttemptOption interface {
 		CreateOption
 		UpdateOption
@@ -55,6 +62,7 @@ type (
 		EventOption
 		IndexOption
 		BackgroundOption
+		AdmissionOption
 		SubhandlerOption
 	}
 	// UpdatedOption is an option of handlers that know an old and a new value.
@@ -67,6 +75,16 @@ type (
 	BackgroundOption interface {
 		DaemonOption
 		TimerOption
+	}
+	// AdmissionOption is an option of Validate and Mutate.
+	AdmissionOption interface {
+		ValidateOption
+		MutateOption
+	}
+	// RequestOption is an option of Validate, Mutate and ValidateCEL.
+	RequestOption interface {
+		AdmissionOption
+		PolicyOption
 	}
 	// UsesOption is an option of handlers that a change of an index can call again.
 	UsesOption interface {
@@ -87,11 +105,22 @@ type (
 		EventOption
 		IndexOption
 		BackgroundOption
+		AdmissionOption
+	}
+	// SelectionOption is an option of everything that is registered for a resource.
+	SelectionOption interface {
+		AnyOption
+		PolicyOption
 	}
 	// CommonOption is an option of every handler, sub-handlers included.
 	CommonOption interface {
 		AnyOption
 		SubhandlerOption
+	}
+	// LabelOption is an option of everything that can be for some objects only.
+	LabelOption interface {
+		CommonOption
+		PolicyOption
 	}
 )
 
@@ -136,6 +165,9 @@ func (s setting) event(d *draft)       { s(d) }
 func (s setting) index(d *draft)       { s(d) }
 func (s setting) daemon(d *draft)      { s(d) }
 func (s setting) timer(d *draft)       { s(d) }
+func (s setting) validate(d *draft)    { s(d) }
+func (s setting) mutate(d *draft)      { s(d) }
+func (s setting) policy(d *draft)      { s(d) }
 func (s setting) subhandler(d *draft)  { s(d) }
 
 // ID names the handler in logs, in the progress kept on objects and in their
@@ -161,7 +193,7 @@ func Param(value any) CommonOption {
 }
 
 // In registers the handler in a registry of one's own instead of the default one.
-func In(r *registry.Registry) AnyOption {
+func In(r *registry.Registry) SelectionOption {
 	return setting(func(d *draft) {
 		if r == nil {
 			d.mistake("on.In got no registry: make one with kopf.NewRegistry")

@@ -29,7 +29,7 @@ type APIResource struct {
 //
 // A resource that is not served yet is waited for. A name that fits several resources
 // is an error in the log that names them, and the handler is not called.
-func Resource(groupVersion, name string) AnyOption {
+func Resource(groupVersion, name string) SelectionOption {
 	return setting(func(d *draft) {
 		gv, err := schema.ParseGroupVersion(groupVersion)
 		if err != nil || gv.Version == "" || name == "" {
@@ -48,24 +48,24 @@ func Resource(groupVersion, name string) AnyOption {
 //
 // A handler has one of Kind, Plural, Singular, ShortName, Category, Everything,
 // ResourceFunc and Resource (SEL-4).
-func Kind(kind string) AnyOption { return named("on.Kind", registry.ByKind, kind) }
+func Kind(kind string) SelectionOption { return named("on.Kind", registry.ByKind, kind) }
 
 // Plural takes the resource of a plural name, such as "deployments"; see Kind.
-func Plural(plural string) AnyOption { return named("on.Plural", registry.ByPlural, plural) }
+func Plural(plural string) SelectionOption { return named("on.Plural", registry.ByPlural, plural) }
 
 // Singular takes the resource of a singular name, such as "deployment"; see Kind.
 // Where the API server names none, it is the kind in lower case.
-func Singular(singular string) AnyOption {
+func Singular(singular string) SelectionOption {
 	return named("on.Singular", registry.BySingular, singular)
 }
 
 // ShortName takes the resource of a short name, such as "deploy"; see Kind.
-func ShortName(name string) AnyOption { return named("on.ShortName", registry.ByShortName, name) }
+func ShortName(name string) SelectionOption { return named("on.ShortName", registry.ByShortName, name) }
 
 // Category takes all resources of a category, such as "all": each in the preferred
 // version of its group, unless Version says another. Resources that join the category
 // while the operator runs are taken, too. Events are never among them (SEL-7).
-func Category(category string) AnyOption {
+func Category(category string) SelectionOption {
 	return named("on.Category", registry.ByCategory, category)
 }
 
@@ -77,7 +77,7 @@ func Category(category string) AnyOption {
 //
 // It costs a watch per resource. A handler for *metav1.PartialObjectMetadata gets by
 // with the objects' metadata.
-func Everything() AnyOption {
+func Everything() SelectionOption {
 	return setting(func(d *draft) { d.selectBy("on.Everything", registry.ByEverything, "") })
 }
 
@@ -86,7 +86,7 @@ func Everything() AnyOption {
 // in several: look at Preferred, or add Version (SEL-6, T030). Events are never taken
 // (SEL-7). fn is asked again whenever resources come or go; it must be quick, and
 // always answer the same for the same resource.
-func ResourceFunc(fn func(APIResource) bool) AnyOption {
+func ResourceFunc(fn func(APIResource) bool) SelectionOption {
 	if fn == nil {
 		return setting(func(d *draft) { d.mistake("on.ResourceFunc got no function") })
 	}
@@ -101,7 +101,7 @@ func ResourceFunc(fn func(APIResource) bool) AnyOption {
 // ResourceFunc, without one of which it is a mistake, to an API group, such as "apps";
 // "" is the core group. Groups that no handler mentions are not even read, unless
 // there is a handler without a group (OBS-3).
-func Group(group string) AnyOption {
+func Group(group string) SelectionOption {
 	return setting(func(d *draft) {
 		d.narrow("on.Group", d.Selector.HasGroup)
 		d.Selector.Group, d.Selector.HasGroup = group, true
@@ -113,7 +113,7 @@ func Group(group string) AnyOption {
 // Default: the version that the API server prefers for the group when the resource is
 // found; if it prefers another one later, the handler stays with the first one as long
 // as that is served.
-func Version(version string) AnyOption {
+func Version(version string) SelectionOption {
 	return setting(func(d *draft) {
 		if version == "" {
 			d.mistake("on.Version is empty")
@@ -131,7 +131,7 @@ type selection struct {
 	exact    *schema.GroupVersion // of on.Resource
 }
 
-func named(option string, by registry.By, name string) AnyOption {
+func named(option string, by registry.By, name string) SelectionOption {
 	return setting(func(d *draft) {
 		if name == "" { // would fit all resources that have none
 			d.mistake("%s is empty", option)

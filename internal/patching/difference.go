@@ -13,11 +13,12 @@ import (
 // encoding of it to another. Both may lack what the object has. What is the same
 // text in both is not decoded; most is.
 func difference(object, before, after []byte) (map[string]any, error) {
-	return (&comparison{object: object}).between(before, after)
+	return (&comparison{object: object, decode: decodeValue}).between(before, after)
 }
 
 type comparison struct {
 	object []byte
+	decode func([]byte) (any, error)
 	path   []string
 }
 
@@ -64,13 +65,13 @@ func (c *comparison) member(merge map[string]any, old jsontext.Value, m member) 
 		}
 		return err
 	}
-	value, err := decodeValue(m.value)
+	value, err := c.decode(m.value)
 	if err != nil {
 		return err
 	}
 	var was any
 	if len(old) > 0 {
-		if was, err = decodeValue(old); err != nil {
+		if was, err = c.decode(old); err != nil {
 			return err
 		}
 	}
@@ -111,7 +112,7 @@ func (c *comparison) present() (any, error) {
 		}
 		value = inner
 	}
-	return decodeValue(value)
+	return c.decode(value)
 }
 
 func members(raw []byte) ([]member, error) {
