@@ -42,6 +42,12 @@ var Abandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Daemons and ticks of timers that were left behind, by kind of resource and handler.",
 }, []string{"kind", "handler"})
 
+// CertificateExpiry is when the certificate that webhooks are served with ends.
+var CertificateExpiry = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "kopf_webhook_certificate_expiry_seconds",
+	Help: "When the certificate that webhooks are served with ends, as Unix time.",
+})
+
 func init() {
-	metrics.Registry.MustRegister(Attempts, Complaints, IndicesReady, Background, Abandoned)
+	metrics.Registry.MustRegister(Attempts, Complaints, IndicesReady, Background, Abandoned, CertificateExpiry)
 }
