@@ -16,7 +16,7 @@ var arrows = map[string][]string{
 	"filters":                  {"diff"},
 	"diff":                     {},
 	"indexing":                 {},
-	"webhook":                  {"internal/metrics"},
+	"webhook":                  {"filters", "internal/metrics"},
 	"daemons":                  {},
 	"internal/engine":          {"daemons", "indexing", "internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
 	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},

@@ -50,6 +50,9 @@ type Rule struct {
 	Expression        string
 	Message           string
 	MessageExpression string
+
+	Warn  bool // the client, instead of denying its request
+	Audit bool // also note it in the audit log
 }
 
 // Endpoint is where the API server reaches the operator.
