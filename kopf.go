@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"reflect"
 	"time"
 
@@ -203,8 +204,12 @@ type Options struct {
 
 // Operator runs handlers. Make it with New.
 type Operator struct {
-	config   engine.Config
-	registry *Registry
+	name       string
+	admission  AdmissionSettings
+	connection *rest.Config
+	httpClient *http.Client
+	config     engine.Config
+	registry   *Registry
 }
 
 // New makes an operator from what is registered so far. It reports all mistakes in
@@ -223,7 +228,8 @@ func New(o Options) (*Operator, error) {
 	kept, keptErr := o.Settings.Persistence.state(o.Name, o.Logger)
 	namespaces, namespaceErr := engine.ParseNamespaces(o.Namespaces)
 	handlers, handlerErr := resolved(o.Registry, o.Scheme)
-	if err := errors.Join(keptErr, namespaceErr, o.Registry.Err(), handlerErr); err != nil {
+	admission, admissionErr := o.Settings.Admission.complete(handlers)
+	if err := errors.Join(keptErr, namespaceErr, o.Registry.Err(), handlerErr, admissionErr); err != nil {
 		return nil, err
 	}
 	if o.Config == nil {
@@ -248,7 +254,7 @@ func New(o Options) (*Operator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the API server with this configuration: %w", err)
 	}
-	return &Operator{registry: o.Registry, config: engine.Config{
+	return &Operator{registry: o.Registry, name: o.Name, admission: admission, connection: connection, httpClient: httpClient, config: engine.Config{
 		Client: client, Discovery: discoverer, Handlers: handlers, Namespaces: namespaces,
 		Naming: kept.Naming, State: kept, Settings: o.Settings.engine(), Log: o.Logger,
 	}}, nil
@@ -268,7 +274,11 @@ func (o *Operator) Run(ctx context.Context) error {
 	}
 	defer release()
 	o.config.Log.Info("operator starts", "handlers", len(o.config.Handlers))
-	err = engine.New(o.config).Run(ctx)
+	if serving(o.config.Handlers) {
+		err = o.serveAdmission(ctx)
+	} else {
+		err = engine.New(o.config).Run(ctx)
+	}
 	o.config.Log.Info("operator has stopped")
 	return err
 }

@@ -26,6 +26,8 @@ type Settings struct {
 	Watching WatchingSettings
 	// Scanning is how resources are found.
 	Scanning ScanningSettings
+	// Admission is how requests come to validating and mutating handlers.
+	Admission AdmissionSettings
 }
 
 // ExecutionSettings say how handlers are called.

@@ -1,0 +1,265 @@
+package kopf_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/webhook"
+)
+
+// freePort is one that nobody listens on now.
+func freePort() int {
+	GinkgoHelper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// answering has the operator answer the API server's requests, with configurations that go
+// with the spec.
+func (w *world) answering(more ...func(*kopf.AdmissionSettings)) func(*kopf.Options) {
+	GinkgoHelper()
+	DeferCleanup(w.unconfigure)
+	settings := kopf.AdmissionSettings{
+		Endpoint: webhook.URL{Port: freePort()}, Managed: w.group, Host: "127.0.0.1", Namespace: metav1.NamespaceDefault,
+	}
+	for _, m := range more {
+		m(&settings)
+	}
+	return func(o *kopf.Options) { o.Settings.Admission = settings }
+}
+
+func (w *world) unconfigure(ctx context.Context) {
+	for _, o := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
+		o.SetName(w.group)
+		Expect(client.IgnoreNotFound(k8s.Client.Delete(ctx, o))).To(Succeed())
+	}
+}
+
+// tried is what comes of the creation of a widget, in a dry run.
+func (w *world) tried(ctx context.Context, name string, value int64) error {
+	return w.client.Create(ctx, w.widget(name, value), client.DryRunAll)
+}
+
+// warnings are what a client was warned of.
+type warnings struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, text)
+}
+
+func (w *warnings) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.text)
+}
+
+// warned is a client of the world that notes what it is warned of.
+func (w *world) warned() (client.Client, *warnings) {
+	GinkgoHelper()
+	heard := &warnings{}
+	config := rest.CopyConfig(k8s.Config)
+	config.WarningHandler = heard
+	c, err := client.New(config, client.Options{Scheme: w.client.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return c, heard
+}
+
+var _ = Describe("admission", func() {
+	It("denies with code, text and fields, all complaints at once, and warns", func(ctx SpecContext) {
+		w := newWorld(ctx, "denied", true)
+		on.Validate(func(_ context.Context, a *kopf.Admission[*Widget]) error {
+			a.Warn("value is %d", a.New.Spec.Value)
+			if a.New.Spec.Value < 0 {
+				return kopf.Reject(422, "value is not valid, dry-run=%v", a.DryRun).Field("spec.value", "must not be negative")
+			}
+			return nil
+		}, w.widgets, w.in, on.ID("value"), on.Operations("CREATE", "UPDATE"))
+		on.Validate(func(_ context.Context, a *kopf.Admission[*Widget]) error {
+			if a.New.Spec.Text == "" && a.New.Spec.Value < 0 {
+				return kopf.Reject(422, "text is missing").Field("spec.text", "is required")
+			}
+			return nil
+		}, w.widgets, w.in, on.ID("text"), on.Operations("CREATE", "UPDATE"))
+		w.start(w.answering())
+		Eventually(func() error { return w.tried(ctx, "bad", -1) }).Should(MatchError(ContainSubstring("value is not valid, dry-run=true")))
+
+		c, heard := w.warned()
+		err := c.Create(ctx, w.widget("bad", -1))
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(And(ContainSubstring("dry-run=false"), ContainSubstring("text is missing"))))
+		status := err.(apierrors.APIStatus).Status()
+		fields := []string{}
+		for _, cause := range status.Details.Causes {
+			fields = append(fields, cause.Field+": "+cause.Message)
+		}
+		Expect(fields).To(ConsistOf("spec.value: must not be negative", "spec.text: is required"))
+		Expect(c.Create(ctx, w.widget("good", 1))).To(Succeed())
+		Expect(heard.all()).To(ContainElements("value is -1", "value is 1"))
+		Expect(w.client.Patch(ctx, w.widget("good", 0), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"value":-5}}`)))).
+			To(MatchError(ContainSubstring("value is not valid")))
+	})
+
+	It("mutates, one handler after the other, and lets fields survive that the type does not know", func(ctx SpecContext) {
+		w := newWorld(ctx, "mutated", true)
+		on.Mutate(func(_ context.Context, a *kopf.Admission[*Widget]) error {
+			if a.Object.Spec.Text == "" {
+				a.Object.Spec.Text = "one"
+			}
+			return nil
+		}, w.widgets, w.in, on.ID("first"), on.Operations("CREATE"))
+		on.Mutate(func(_ context.Context, a *kopf.Admission[*Widget]) error {
+			a.Object.Spec.Text += "+two"
+			a.Object.Spec.Value++
+			return nil
+		}, w.widgets, w.in, on.ID("second"), on.Operations("CREATE"))
+		w.start(w.answering())
+		Eventually(func() (string, error) {
+			tried := w.widget("tried", 1)
+			err := w.client.Create(ctx, tried, client.DryRunAll)
+			return tried.Spec.Text, err
+		}).Should(Equal("one+two"))
+		made := w.widget("made", 1<<53+2)
+		Expect(w.client.Create(ctx, made)).To(Succeed())
+		Expect(made.Spec.Value).To(Equal(int64(1<<53 + 3)))
+		Expect(made.Spec.Text).To(Equal("one+two"))
+	})
+
+	It("answers for deletions, the status and the scale, and mutates a deletion only if it is for nothing else", func(ctx SpecContext) {
+		w := newWorld(ctx, "operations", true)
+		var calls calls
+		note := func(id string) func(context.Context, *kopf.Admission[*Widget]) error {
+			return func(_ context.Context, a *kopf.Admission[*Widget]) error {
+				calls.add("%s %s/%s new=%t old=%t", id, a.Operation, a.Subresource, a.New != nil, a.Old != nil)
+				if a.Object.Spec.Value == 13 && a.Operation == "DELETE" {
+					return kopf.Reject(403, "thirteen stays")
+				}
+				return nil
+			}
+		}
+		on.Validate(note("main"), w.widgets, w.in, on.ID("main"))
+		on.Validate(note("any"), w.widgets, w.in, on.ID("any"), on.Subresource("*"))
+		on.Validate(note("status"), w.widgets, w.in, on.ID("status"), on.Subresource("status"))
+		on.Mutate(note("deletes"), w.widgets, w.in, on.ID("deletes"), on.Operations("DELETE"))
+		on.Mutate(note("mutates"), w.widgets, w.in, on.ID("mutates"))
+		w.start(w.answering())
+		Eventually(func() (int, error) {
+			return calls.of("main CREATE/ new=true old=false")(), w.tried(ctx, "tried", 1)
+		}).Should(BeNumerically(">", 0))
+		Eventually(func() (int, error) {
+			return calls.of("mutates CREATE/ new=true old=false")(), w.tried(ctx, "tried", 1)
+		}).Should(BeNumerically(">", 0))
+		w.create(ctx, "w1", 13)
+		calls.forget()
+		widget := w.widget("w1", 13)
+		Expect(w.client.Status().Patch(ctx, widget, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"x"}}`)))).To(Succeed())
+		Expect(calls.all()).To(Equal(map[string]int{"any UPDATE/status new=true old=true": 1, "status UPDATE/status new=true old=true": 1}))
+		calls.forget()
+		Expect(w.client.Delete(ctx, w.widget("w1", 0))).To(MatchError(ContainSubstring("thirteen stays")))
+		Expect(calls.of("deletes DELETE/ new=false old=true")()).To(Equal(1))
+		Expect(calls.of("mutates DELETE/ new=false old=true")()).To(BeZero())
+		w.edit(ctx, "w1", 1)
+		Expect(w.client.Delete(ctx, w.widget("w1", 0))).To(Succeed())
+		Expect(calls.of("main DELETE/ new=false old=true")()).To(BeNumerically(">=", 1))
+	})
+
+	It("never holds up a deletion, though the object is not valid any more (B39)", func(ctx SpecContext) {
+		w := newWorld(ctx, "terminating", true)
+		for _, name := range []string{"w1", "w2", "w3"} {
+			widget := w.widget(name, 1)
+			widget.Finalizers = []string{"example.com/held"}
+			Expect(w.client.Create(ctx, widget)).To(Succeed())
+		}
+		on.Validate(func(context.Context, *kopf.Admission[*Widget]) error { return kopf.Reject(403, "never") },
+			w.widgets, w.in, on.ID("never"), on.Operations("CREATE", "UPDATE"))
+		w.start(w.answering())
+		Eventually(func() error { return w.tried(ctx, "new", 1) }).Should(MatchError(ContainSubstring("never")))
+		w.remove(ctx, "w1")
+		w.remove(ctx, "w2")
+		w.patch(ctx, "w1", `{"metadata":{"finalizers":null}}`)
+		Eventually(w.isGone(ctx, "w1")).Should(BeTrue())
+		for _, name := range []string{"w2", "w3"} {
+			err := w.client.Patch(ctx, w.widget(name, 0), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"value":2}}`)))
+			Expect(err).To(MatchError(ContainSubstring("never")), name)
+		}
+		w.patch(ctx, "w2", `{"metadata":{"finalizers":null}}`)
+		DeferCleanup(func(ctx context.Context) {
+			w.unconfigure(ctx)
+			Eventually(func() error {
+				return w.client.Patch(ctx, w.widget("w3", 0), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			}).Should(Succeed())
+		})
+	})
+
+	It("answers by the failure policy when a handler panics or is too slow", func(ctx SpecContext) {
+		w := newWorld(ctx, "failing", true)
+		on.Validate(func(ctx context.Context, a *kopf.Admission[*Widget]) error {
+			switch a.New.Spec.Value {
+			case 1:
+				panic("boom")
+			case 2:
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		}, w.widgets, w.in, on.ID("fails"), on.Operations("CREATE"))
+		w.start(w.answering(func(s *kopf.AdmissionSettings) { s.Timeout = time.Second }))
+		Eventually(func() error { return w.tried(ctx, "tried", 1) }).Should(HaveOccurred())
+		Expect(w.tried(ctx, "tried", 1)).To(MatchError(ContainSubstring("fails")))
+		began := time.Now()
+		Expect(w.tried(ctx, "tried", 2)).To(MatchError(ContainSubstring("fails")))
+		Expect(time.Since(began)).To(BeNumerically("<", 2*time.Second))
+		Expect(w.tried(ctx, "tried", 3)).To(Succeed())
+	})
+
+	It("repairs configurations, leaves only what is persistent, and writes nothing as long as nothing changes", func(ctx SpecContext) {
+		w := newWorld(ctx, "configured", true)
+		allow := func(context.Context, *kopf.Admission[*Widget]) error { return nil }
+		on.Validate(allow, w.widgets, w.in, on.ID("goes"))
+		on.Validate(allow, w.widgets, w.in, on.ID("stays"), on.Persistent(), on.IgnoreFailures())
+		operator := w.start(w.answering())
+		configuration := func() (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+			found := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			return found, client.IgnoreNotFound(k8s.Client.Get(ctx, client.ObjectKey{Name: w.group}, found))
+		}
+		names := func() (names []string, err error) {
+			found, err := configuration()
+			for _, hook := range found.Webhooks {
+				names = append(names, hook.Name)
+			}
+			return names, err
+		}
+		both := ConsistOf("goes."+w.group, "stays."+w.group)
+		Eventually(names).Should(both)
+		found, err := configuration()
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(func() (string, error) { now, err := configuration(); return now.ResourceVersion, err }, 2*time.Second).
+			Should(Equal(found.ResourceVersion))
+		Expect(k8s.Client.Patch(ctx, found, client.RawPatch(types.MergePatchType, []byte(`{"webhooks":[]}`)))).To(Succeed())
+		Eventually(names).Should(both)
+		Expect(k8s.Client.Delete(ctx, found)).To(Succeed())
+		Eventually(names).Should(both)
+		operator.stop()
+		Expect(names()).To(ConsistOf("stays." + w.group))
+	})
+})
