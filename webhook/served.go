@@ -62,17 +62,19 @@ func (s *served) Applied(pem []byte) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, known := time.Now(), map[string]time.Time{}
+	now, known, news := time.Now(), map[string]time.Time{}, false
 	for _, certificate := range applied {
 		raw := string(certificate.Raw)
 		since, before := s.known[raw]
 		if !before {
-			since = now
+			since, news = now, true
 		}
 		known[raw] = since
 	}
 	s.known = known
-	s.nudge()
+	if news {
+		s.nudge()
+	}
 }
 
 // nudge makes Run look again. s.mu is held.
