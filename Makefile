@@ -3,7 +3,7 @@
 
 GO         ?= go
 DEVCLUSTER := bin/devcluster
-MODULES    := . devcluster benchmarks
+MODULES    := . devcluster benchmarks webhook/celtest webhook/equivalence
 CONTRACT   := core changes index background admission
 
 .PHONY: demo test unit bench lint contract $(DEVCLUSTER)
@@ -21,6 +21,8 @@ endif
 test: $(DEVCLUSTER)
 	$(DEVCLUSTER) -- $(GO) test -race -timeout 30m ./...
 	$(GO) -C devcluster test -race ./...
+	$(GO) -C webhook/celtest test -race ./...
+	$(GO) -C webhook/equivalence test -race ./...
 
 ## unit: only what needs no control plane
 unit:

@@ -266,7 +266,7 @@ func (o *Options) conditions(h *Hook, operations []admissionregistrationv1.Opera
 	}
 	if o.User != "" {
 		conditions = append(conditions, admissionregistrationv1.MatchCondition{
-			Name: "not-by-the-operator", Expression: "request.userInfo.username != " + literal(o.User),
+			Name: "not-by-the-operator", Expression: "!has(request.userInfo.username) || request.userInfo.username != " + literal(o.User),
 		})
 	}
 	if covers(admissionregistrationv1.Update) && !o.Finalizers {
@@ -276,8 +276,9 @@ func (o *Options) conditions(h *Hook, operations []admissionregistrationv1.Opera
 	}
 	if covers(admissionregistrationv1.Delete) && o.Namespace != "" {
 		conditions = append(conditions, admissionregistrationv1.MatchCondition{
-			Name: "not-deleted-with-the-namespace", Expression: `request.operation != "DELETE" || request.namespace != ` + literal(o.Namespace) +
-				` || request.userInfo.username != "system:serviceaccount:kube-system:namespace-controller"`,
+			Name: "not-deleted-with-the-namespace", Expression: `request.operation != "DELETE"` +
+				` || !has(request.namespace) || request.namespace != ` + literal(o.Namespace) +
+				` || !has(request.userInfo.username) || request.userInfo.username != "system:serviceaccount:kube-system:namespace-controller"`,
 		})
 	}
 	// Conditions only save requests. What they do not say is checked on receipt.

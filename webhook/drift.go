@@ -24,8 +24,12 @@ const (
 func (k *Keeper) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	watches.Go(func() { watchAll(ctx, k, &k.validating, metav1.ListOptions{FieldSelector: "metadata.name=" + k.options.Name}) })
-	watches.Go(func() { watchAll(ctx, k, &k.mutating, metav1.ListOptions{FieldSelector: "metadata.name=" + k.options.Name}) })
+	watches.Go(func() {
+		watchAll(ctx, k, &k.validating, metav1.ListOptions{FieldSelector: "metadata.name=" + k.options.Name})
+	})
+	watches.Go(func() {
+		watchAll(ctx, k, &k.mutating, metav1.ListOptions{FieldSelector: "metadata.name=" + k.options.Name})
+	})
 	var policies sync.Once // only who has policies may watch them, perhaps
 
 	var failures, repairs pauses

@@ -22,8 +22,8 @@ type object interface {
 	runtime.Object
 }
 
-// client is what client-go has for each type.
-type client[T object] interface {
+// api is what client-go has for each type.
+type api[T object] interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 	Update(context.Context, T, metav1.UpdateOptions) (T, error)
@@ -34,7 +34,7 @@ type client[T object] interface {
 // stored are objects of one type, as they are on the API server.
 type stored[T object] struct {
 	resource string
-	client   client[T]
+	client   api[T]
 	// put makes an object what it should be, as far as it is ours.
 	put func(into, from T)
 }
