@@ -20,8 +20,7 @@ type operation struct {
 }
 
 // Patch returns the JSON patch that leads from one object to another, with as few operations
-// as it takes, and numbers as they are written; nil if there is nothing to change. Null is as
-// good as absent.
+// as it takes, and numbers as they are written; nil if there is nothing to change.
 func Patch(before, after []byte) ([]byte, error) {
 	a, err := patching.DecodeExactly(before)
 	if err != nil {
@@ -56,25 +55,45 @@ var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
 func (c *comparison) objects(path string, before, after map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
-		value, kept := after[key]
 		here := path + "/" + escaped.Replace(key)
-		switch old := before[key]; {
-		case kept && value != nil || old == nil && kept:
-			c.values(here, old, value)
-		case old != nil:
+		if value, kept := after[key]; kept {
+			c.values(here, before[key], value)
+		} else {
 			c.emit("remove", here, nil)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(after)) {
-		if _, there := before[key]; !there && after[key] != nil {
+		if _, there := before[key]; !there {
 			value := after[key]
 			c.emit("add", path+"/"+escaped.Replace(key), &value)
 		}
 	}
 }
 
+// same tells whether there is nothing to be done. Unlike diff.Equal it tells null from what
+// is absent.
+func same(before, after any) bool {
+	switch before := before.(type) {
+	case map[string]any:
+		object, ok := after.(map[string]any)
+		if !ok || len(before) != len(object) {
+			return false
+		}
+		for key, value := range before {
+			if other, there := object[key]; !there || !same(value, other) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		list, ok := after.([]any)
+		return ok && slices.EqualFunc(before, list, same)
+	}
+	return diff.Equal(before, after)
+}
+
 func (c *comparison) values(path string, before, after any) {
-	if diff.Equal(before, after) {
+	if same(before, after) {
 		return
 	}
 	oldObject, wasObject := before.(map[string]any)
@@ -96,11 +115,11 @@ func (c *comparison) values(path string, before, after any) {
 // between the rest.
 func (c *comparison) lists(path string, before, after []any) {
 	start := 0
-	for start < min(len(before), len(after)) && diff.Equal(before[start], after[start]) {
+	for start < min(len(before), len(after)) && same(before[start], after[start]) {
 		start++
 	}
 	end := 0
-	for end < min(len(before), len(after))-start && diff.Equal(before[len(before)-1-end], after[len(after)-1-end]) {
+	for end < min(len(before), len(after))-start && same(before[len(before)-1-end], after[len(after)-1-end]) {
 		end++
 	}
 	before, after = before[start:len(before)-end], after[start:len(after)-end]
