@@ -45,7 +45,7 @@ func (k *keeper) run(ctx context.Context) {
 		k.served.complain(ctx, k.log, err)
 		until := k.wake()
 		if err != nil {
-			until = earliest(until, time.Now().Add(retry.next()))
+			until = time.Now().Add(retry.next())
 		} else {
 			retry = backoff{}
 		}

@@ -13,20 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// generations counts how many serving certificates the Secret has had.
-func (s *store) generations() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, last := 0, []byte(nil)
-	for _, secret := range s.history {
-		c, err := decode(secret)
-		if err == nil && !bytes.Equal(c.serving.certPEM, last) {
-			n, last = n+1, c.serving.certPEM
-		}
-	}
-	return n
-}
-
 // TestB47ThreeRenewals renews three times while each API server calls each replica each
 // second; a replica comes late and first sees an old version; then the Secret is deleted, then
 // each of its parts spoilt.
@@ -69,7 +55,7 @@ func TestB47ThreeRenewals(t *testing.T) {
 		if n.failed > 0 || n.made < 2*18*60 {
 			t.Errorf("%d of %d requests failed", n.failed, n.made)
 		}
-		t.Logf("%d handshakes, %d failed, %d versions of the Secret, %d of the configuration", n.made, n.failed, w.store.version, len(w.applied))
+		t.Logf("%d requests, %d failed, %d versions of the Secret, %d of the configuration", n.made, n.failed, w.store.version, len(w.applied))
 		for _, r := range w.live() {
 			certificate, err := r.own.Certificate()
 			if err != nil || !covers(certificate.Leaf, []string{"hooks.ops.svc", "hooks.ops.svc.cluster.local"}) {

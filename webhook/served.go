@@ -183,3 +183,9 @@ func Healthy(c Certificates) error {
 	}
 	return nil
 }
+
+func (s *served) troubled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trouble != nil
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type store struct {
 	secret   *corev1.Secret
 	version  int
 	history  []*corev1.Secret // all versions
+	served   map[string]bool  // all serving certificates
 	watchers map[*watching]bool
 }
 
@@ -72,6 +74,12 @@ func (s *store) set(secret *corev1.Secret) *corev1.Secret {
 		s.secret.ResourceVersion = strconv.Itoa(s.version)
 		s.history = append(s.history, s.secret)
 		event.Object = s.secret
+		if s.served == nil {
+			s.served = map[string]bool{}
+		}
+		if certificate := string(secret.Data[keyCertificate]); strings.HasPrefix(certificate, "-----BEGIN") {
+			s.served[certificate] = true
+		}
 	}
 	for w := range s.watchers {
 		if w.ctx.Err() != nil {
@@ -197,6 +205,13 @@ func (c *client) Watch(ctx context.Context, _ types.NamespacedName) (watch.Inter
 	c.store.watchers[w] = true
 	go w.deliver()
 	return w, nil
+}
+
+// generations counts how many serving certificates the Secret has had.
+func (s *store) generations() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.served)
 }
 
 // cut ends all watches, as an API server does that is restarted.

@@ -226,7 +226,7 @@ func shake(own Certificates, bundle []byte) error {
 	return err
 }
 
-// handshake shakes hands, under the race detector each fifth second only, and verifies else.
+// handshake shakes hands, under the race detector now and then only, and verifies else.
 func (w *world) handshake(own *OwnCertificates, bundle []byte) error {
 	if time.Now().Unix()%secondsPerHandshake == 0 {
 		return shake(own, bundle)
