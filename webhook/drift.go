@@ -55,10 +55,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 				watches.Go(func() { watchAll(ctx, k, &k.bindings, ours) })
 			})
 		}
-		if !repairing && k.isDone() {
+		done := k.isDone()
+		if done && !repairing {
 			continue
 		}
-		known := k.isDone()
 		changed, err := k.sync(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -70,7 +70,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			continue
 		}
 		failures = pauses{}
-		if changed && known {
+		if changed && done {
 			k.log.WarnContext(ctx, "Webhooks were changed by somebody else, and are repaired", "name", k.options.Name)
 			repairs.longer()
 		}
