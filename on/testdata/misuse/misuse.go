@@ -26,6 +26,7 @@ func accessor(d *appsv1.Deployment) *int32                                      
 func noAccessor(d *appsv1.Deployment) int32                                     { return *d.Spec.Replicas }
 func watch(context.Context, *kopf.Daemon[*appsv1.Deployment]) error             { return nil }
 func tick(context.Context, *kopf.Tick[*appsv1.Deployment]) error                { return nil }
+func validate(context.Context, *kopf.Admission[*appsv1.Deployment]) error       { return nil }
 func delay(*appsv1.Deployment) time.Duration                                    { return 0 }
 func index(context.Context, *kopf.Snapshot[*appsv1.Deployment]) (map[string]int, error) {
 	return nil, nil
@@ -53,6 +54,11 @@ func right() {
 	on.Delete(change, on.Uses(found))
 	on.Resume(change, on.Uses(found))
 	on.FieldChange("spec.replicas", field, on.Uses(found))
+	on.Validate(validate, on.Operations("CREATE", "UPDATE"), on.Subresource("*"), on.Persistent(), on.SideEffects(), on.IgnoreFailures(),
+		on.FieldOf(accessor), on.Value(1), on.When(snapshot), on.Label("a", "b"), on.Annotation("a", "b"), on.Param(1), on.ID("v"), on.Inject(nil))
+	on.Mutate(validate, on.Kind("Deployment"), on.Group("apps"), on.Version("v1"), on.Path("spec"), on.Operations("DELETE"))
+	on.ValidateCEL[*appsv1.Deployment]("p", "true", on.Message("a"), on.MessageExpression("b"), on.Everything(), on.Label("a", "b"), on.In(nil),
+		on.Operations("CREATE"), on.Subresource("scale"))
 }
 
 func wrongInBackground(found *kopf.Index[string, int]) {
@@ -121,4 +127,24 @@ func wrong() {
 	on.FieldOf(noAccessor)                                       // func(T) *V
 	on.In("registry")                                            // registry.Registry
 	on.Create[*corev1.Pod](change)                               // Change[*"k8s.io/api/core/v1".Pod]
+}
+
+func wrongAtAdmission(found *kopf.Index[string, int]) {
+	on.Validate(validate, on.Retries(1))                              // ValidateOption
+	on.Validate(validate, on.Timeout(1))                              // ValidateOption
+	on.Validate(validate, on.Old(1))                                  // ValidateOption
+	on.Validate(validate, on.Uses(found))                             // ValidateOption
+	on.Validate(validate, on.Message("x"))                            // ValidateOption
+	on.Mutate(validate, on.Errors(on.Ignored))                        // MutateOption
+	on.Mutate(validate, on.Backoff(1))                                // MutateOption
+	on.Mutate(validate, on.Optional())                                // MutateOption
+	on.Mutate(change)                                                 // typed".Admission[
+	on.Create(change, on.Operations("CREATE"))                        // CreateOption
+	on.Event(event, on.Subresource("status"))                         // EventOption
+	on.Update(change, on.Persistent())                                // UpdateOption
+	on.Delete(change, on.SideEffects())                               // DeleteOption
+	on.Timer(tick, on.IgnoreFailures())                               // TimerOption
+	on.ValidateCEL[*appsv1.Deployment]("x", "true", on.ID("x"))       // PolicyOption
+	on.ValidateCEL[*appsv1.Deployment]("x", "true", on.Field("spec")) // PolicyOption
+	on.ValidateCEL[*appsv1.Deployment]("x", "true", on.Persistent())  // PolicyOption
 }
