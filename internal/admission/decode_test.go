@@ -7,8 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -169,17 +167,4 @@ func FuzzReview(f *testing.F) {
 			patched(t, q.Request, answer.Response)
 		}
 	})
-}
-
-// The corpus is there, so that go test runs it.
-func TestCorpus(t *testing.T) {
-	files, err := filepath.Glob("testdata/fuzz/FuzzReview/*")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no corpus", err)
-	}
-	for _, file := range files {
-		if text, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(text), "go test fuzz v1") {
-			t.Errorf("%s: %v", file, err)
-		}
-	}
 }
