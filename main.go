@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -19,6 +23,7 @@ import (
 
 	"github.com/kopf-go/kopf/internal/engine"
 	"github.com/kopf-go/kopf/internal/logging"
+	"github.com/kopf-go/kopf/webhook"
 )
 
 // Main is a whole program: it reads the command line, runs the operator until
@@ -29,6 +34,9 @@ import (
 //	-A, --all-namespaces     everywhere; overrides Options.Namespaces
 //	--kubeconfig FILE        default: $KUBECONFIG, in-cluster, ~/.kube/config
 //	--context NAME           of the kubeconfig
+//	--webhook-host HOST      during development: where the API server reaches this process,
+//	                         with or without a port; overrides Settings.Admission.Endpoint
+//	--print-webhooks         print the configurations of webhooks as manifests, and exit
 //	--log-level LEVEL        debug, info (default), warn, error
 //	--log-format FORMAT      text (default), logfmt, json
 func Main(o Options) {
@@ -59,6 +67,9 @@ func run(o Options, args []string, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return exitError
 	}
+	if flags.print {
+		return printWebhooks(op, os.Stdout, stderr)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal takes its usual course
 	defer stop()
@@ -69,7 +80,22 @@ func run(o Options, args []string, stderr io.Writer) int {
 	return exitOK
 }
 
+// printWebhooks writes manifests, for a pipe to kubectl or into a chart.
+func printWebhooks(op *Operator, out, stderr io.Writer) int {
+	manifests, err := op.WebhookManifests(context.Background(), "")
+	if err == nil {
+		_, err = out.Write(manifests)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "error:", err)
+		return exitError
+	}
+	return exitOK
+}
+
 type flags struct {
+	webhook    *webhook.URL
+	print      bool
 	namespaces []string
 	everywhere bool
 	kubeconfig string
@@ -95,6 +121,12 @@ func parseFlags(args []string, stderr io.Writer) (*flags, error) {
 	set.BoolVar(&f.everywhere, "A", false, "short for --all-namespaces")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "connect as this `file` says (default: $KUBECONFIG, in-cluster, ~/.kube/config)")
 	set.StringVar(&f.context, "context", "", "the kubeconfig's context of this `name`")
+	set.Func("webhook-host", "have the API server reach webhooks at this `host`, or host:port, during development", func(text string) error {
+		url, err := webhookURL(text)
+		f.webhook = &url
+		return err
+	})
+	set.BoolVar(&f.print, "print-webhooks", false, "print the configurations of webhooks as manifests, and exit")
 	set.TextVar(&f.level, "log-level", slog.LevelInfo, "log from this `level` on: debug, info, warn, error")
 	set.StringVar(&f.format, "log-format", "text", "log in this `format`: text, logfmt, json")
 	if err := set.Parse(args); err != nil {
@@ -118,6 +150,25 @@ func parseFlags(args []string, stderr io.Writer) (*flags, error) {
 	return f, nil
 }
 
+// webhookURL is where a host, with or without a port, answers.
+func webhookURL(text string) (webhook.URL, error) {
+	if _, err := netip.ParseAddr(text); err == nil || !strings.Contains(text, ":") {
+		if text == "" {
+			return webhook.URL{}, errors.New("the host is empty")
+		}
+		return webhook.URL{Host: text}, nil
+	}
+	host, digits, err := net.SplitHostPort(text)
+	if err != nil {
+		return webhook.URL{}, err
+	}
+	port, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil || port == 0 {
+		return webhook.URL{}, fmt.Errorf("%q is not a port", digits)
+	}
+	return webhook.URL{Host: host, Port: int(port)}, nil
+}
+
 // apply completes the options; what the program set itself stays, unless a flag
 // says otherwise.
 func (f *flags) apply(o *Options, stderr io.Writer) error {
@@ -136,6 +187,9 @@ func (f *flags) apply(o *Options, stderr io.Writer) error {
 	}
 	if len(f.namespaces) > 0 {
 		o.Namespaces = f.namespaces
+	}
+	if f.webhook != nil {
+		o.Settings.Admission.Endpoint = *f.webhook
 	}
 	var err error
 	switch {

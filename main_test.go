@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/webhook"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -229,5 +230,23 @@ func TestLogFlags(t *testing.T) {
 	}
 	if err := (&flags{format: "xml"}).apply(&Options{}, io.Discard); err == nil {
 		t.Error("an unknown format was taken")
+	}
+}
+
+func TestWebhookHost(t *testing.T) {
+	for text, want := range map[string]webhook.URL{
+		"host.k3d.internal":  {Host: "host.k3d.internal"},
+		"192.0.2.1:8443":     {Host: "192.0.2.1", Port: 8443},
+		"2001:db8::1":        {Host: "2001:db8::1"},
+		"[2001:db8::1]:8443": {Host: "2001:db8::1", Port: 8443},
+	} {
+		if got, err := webhookURL(text); err != nil || got != want {
+			t.Errorf("%q: got %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "host:", "host:0", "host:https", "host:65536", "a:b:c"} {
+		if got, err := webhookURL(text); err == nil {
+			t.Errorf("%q: got %+v, want an error", text, got)
+		}
 	}
 }

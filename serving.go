@@ -34,6 +34,7 @@ const leaveTimeout = 5 * time.Second
 type admissions struct {
 	settings AdmissionSettings
 	endpoint webhook.Endpoint
+	name     string // of the configurations
 	log      *slog.Logger
 	engine   *engine.Engine
 	keeper   *webhook.Keeper // nil: nothing is managed
@@ -52,7 +53,7 @@ func serving(handlers []*registry.Handler) bool {
 
 // serveAdmission runs an operator together with what serves its requests.
 func (o *Operator) serveAdmission(ctx context.Context) error {
-	a := &admissions{settings: o.admission, endpoint: o.admission.Endpoint, log: o.config.Log, news: make(chan struct{}, 1)}
+	a := &admissions{settings: o.admission, endpoint: o.admission.Endpoint, name: o.webhookOptions("").Name, log: o.config.Log, news: make(chan struct{}, 1)}
 	config := o.config
 	config.OnHooks = a.learn
 	a.engine = engine.New(config)
@@ -123,6 +124,33 @@ func (s *stage) end() {
 	s.running.Wait()
 }
 
+// WebhookManifests returns what the operator would keep configured on the API server
+// (Settings.Admission.Managed), as YAML, for those who apply it with Helm, kustomize or
+// kubectl: configurations of webhooks, and policies of on.ValidateCEL with their bindings.
+// It looks at what the API serves once, to find the resources that handlers are for. Webhooks
+// have no bundle of certificates in them; with a certificate of cert-manager, NAMESPACE/NAME,
+// that writes it, otherwise whoever applies them has to. Without such handlers there is
+// nothing.
+func (o *Operator) WebhookManifests(ctx context.Context, certificate string) ([]byte, error) {
+	found, err := engine.New(o.config).Hooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var hooks []webhook.Hook
+	for _, h := range found {
+		hooks = append(hooks, hookOf(h))
+	}
+	return webhook.Manifests(o.webhookOptions(""), hooks, o.admission.Endpoint, certificate)
+}
+
+// webhookOptions are what configurations are like.
+func (o *Operator) webhookOptions(user string) webhook.Options {
+	return webhook.Options{
+		Name: cmp.Or(o.admission.Managed, strings.ToLower(o.name), "kopf"), Namespace: o.admission.Namespace, User: user,
+		Timeout: o.admission.Timeout, Finalizers: o.admission.ValidateTerminating,
+	}
+}
+
 // prepare makes what needs a connection.
 func (a *admissions) prepare(ctx context.Context, o *Operator) error {
 	if in, is := a.settings.Certificates.(webhook.InSecret); is {
@@ -140,10 +168,7 @@ func (a *admissions) prepare(ctx context.Context, o *Operator) error {
 	if err != nil {
 		return err
 	}
-	options := webhook.Options{
-		Name: a.settings.Managed, Namespace: a.settings.Namespace, User: ownUser(ctx, o.connection, o.httpClient, a.log),
-		Timeout: a.settings.Timeout, Finalizers: a.settings.ValidateTerminating,
-	}
+	options := o.webhookOptions(ownUser(ctx, o.connection, o.httpClient, a.log))
 	a.keeper = webhook.NewKeeper(client, options, a.log, a.settings.Certificates.Applied)
 	return nil
 }
@@ -175,7 +200,7 @@ func (a *admissions) learn(found []engine.Hook) {
 }
 
 func (a *admissions) newReviewer(found []engine.Hook, hooks []webhook.Hook) *admission.Reviewer {
-	groups := groupsOf(cmp.Or(a.settings.Managed, "kopf"), hooks)
+	groups := groupsOf(a.name, hooks)
 	reviewer := &admission.Reviewer{
 		Memos: func(resource schema.GroupVersionResource, uid types.UID, create bool) *registry.Memos {
 			if create {

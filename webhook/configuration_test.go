@@ -40,7 +40,7 @@ func mutating(id string, resources ...Resource) Hook {
 	return Hook{ID: id, Kind: Mutating, Resources: resources}
 }
 
-func url(path string) admissionregistrationv1.WebhookClientConfig {
+func atURL(path string) admissionregistrationv1.WebhookClientConfig {
 	return admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://host:1234/path" + path)}
 }
 
@@ -48,7 +48,7 @@ func url(path string) admissionregistrationv1.WebhookClientConfig {
 func one(t *testing.T, o Options, hooks ...Hook) admissionregistrationv1.ValidatingWebhook {
 	t.Helper()
 	o.Name = "example.com"
-	configuration, other := Configurations(o, hooks, url)
+	configuration, other := Configurations(o, hooks, atURL)
 	if configuration == nil || len(configuration.Webhooks) != 1 || other != nil {
 		t.Fatalf("want one webhook, got %v and %v", configuration, other)
 	}
@@ -71,7 +71,7 @@ func TestT164FlagsBecomePolicies(t *testing.T) {
 			t.Errorf("timeout %v: %d", timeout, *got.TimeoutSeconds)
 		}
 	}
-	if _, m := Configurations(Options{Name: "example.com"}, []Hook{mutating("m", widgets)}, url); *m.Webhooks[0].ReinvocationPolicy != "Never" {
+	if _, m := Configurations(Options{Name: "example.com"}, []Hook{mutating("m", widgets)}, atURL); *m.Webhooks[0].ReinvocationPolicy != "Never" {
 		t.Errorf("mutating: %+v", m)
 	}
 }
@@ -109,7 +109,7 @@ func TestT164MutatingRulesLeaveDeletionsOut(t *testing.T) {
 		"[CONNECT CREATE UPDATE]": {Subresource: "*"},
 	} {
 		hook.ID, hook.Kind, hook.Resources = "a", Mutating, []Resource{widgets}
-		_, got := Configurations(Options{Name: "example.com"}, []Hook{hook}, url)
+		_, got := Configurations(Options{Name: "example.com"}, []Hook{hook}, atURL)
 		if text := ruleText(got.Webhooks[0].Rules); !strings.HasSuffix(text, want) {
 			t.Errorf("%+v: %s, want %s", hook, text, want)
 		}
@@ -125,7 +125,7 @@ func ruleText(rules []admissionregistrationv1.RuleWithOperations) string {
 }
 
 func TestT164HandlersOfNothingAreNotThere(t *testing.T) {
-	if v, m := Configurations(Options{Name: "example.com"}, []Hook{validating("a"), mutating("b"), {Kind: Policy, ID: "c"}}, url); v != nil || m != nil {
+	if v, m := Configurations(Options{Name: "example.com"}, []Hook{validating("a"), mutating("b"), {Kind: Policy, ID: "c"}}, atURL); v != nil || m != nil {
 		t.Errorf("webhooks without resources: %v, %v", v, m)
 	}
 	if got := one(t, Options{}, validating("a"), validating("b", widgets)); got.Name != "b.example.com" {
@@ -162,7 +162,7 @@ func TestT164LabelSelectors(t *testing.T) {
 func TestADM16Paths(t *testing.T) {
 	v, m := Configurations(Options{Name: "example.com"}, []Hook{
 		validating("fn/sub", widgets), mutating("fn/sub", widgets), validating("Fn_sub", pods),
-	}, url)
+	}, atURL)
 	for want, got := range map[string]*string{
 		"https://host:1234/path/validate/fn.sub": v.Webhooks[0].ClientConfig.URL,
 		"https://host:1234/path/mutate/fn.sub":   m.Webhooks[0].ClientConfig.URL,
@@ -215,7 +215,7 @@ func TestEntriesGroupHandlers(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if v, _ := Configurations(Options{Name: "example.com"}, hooks[:3], url); ruleText(v.Webhooks[0].Rules) != "/v1/pods Namespaced [CREATE UPDATE], kopf.dev/v1/widgets Namespaced [CREATE UPDATE]" {
+	if v, _ := Configurations(Options{Name: "example.com"}, hooks[:3], atURL); ruleText(v.Webhooks[0].Rules) != "/v1/pods Namespaced [CREATE UPDATE], kopf.dev/v1/widgets Namespaced [CREATE UPDATE]" {
 		t.Errorf("united rules: %s", ruleText(v.Webhooks[0].Rules))
 	}
 }

@@ -78,3 +78,15 @@ func (e *Engine) MemosOf(resource schema.GroupResource, uid types.UID) *registry
 
 // Memos are those of the operator.
 func (e *Engine) Memos() *registry.Memos { return &e.memos }
+
+// Hooks looks once at what the API serves, and returns all handlers for requests with the
+// resources that they are for. It is for an engine that does not run.
+func (e *Engine) Hooks(ctx context.Context) ([]Hook, error) {
+	d := newDirector(e)
+	d.readEverything(ctx)
+	if err := errors.Join(ctx.Err(), d.unread); err != nil {
+		return nil, err
+	}
+	_, hooks, _ := d.assign(d.served())
+	return hooks, nil
+}
