@@ -10,6 +10,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -181,6 +184,34 @@ var _ = Describe("admission", func() {
 		w.edit(ctx, "w1", 1)
 		Expect(w.client.Delete(ctx, w.widget("w1", 0))).To(Succeed())
 		Expect(calls.of("main DELETE/ new=false old=true")()).To(BeNumerically(">=", 1))
+	})
+
+	It("answers for the scale of a resource, in its own type", func(ctx SpecContext) {
+		w := newWorld(ctx, "scaled", true)
+		on.Validate(func(_ context.Context, a *kopf.Admission[*autoscalingv1.Scale]) error {
+			if a.New.Spec.Replicas > 3 {
+				return kopf.Reject(403, "%s cannot have %d replicas", a.Object.Name, a.New.Spec.Replicas)
+			}
+			return nil
+		}, on.Resource("apps/v1", "deployments"), w.in, on.ID("few"), on.Subresource("scale"))
+		w.start(w.answering())
+		deployment := &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "d"},
+			Spec: appsv1.DeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+				},
+			},
+		}
+		Expect(k8s.Client.Create(ctx, deployment)).To(Succeed())
+		scale := func(replicas int32) error {
+			return k8s.Client.SubResource("scale").Update(ctx, deployment.DeepCopy(),
+				client.WithSubResourceBody(&autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}))
+		}
+		Eventually(func() error { return scale(4) }).Should(MatchError(ContainSubstring("d cannot have 4 replicas")))
+		Expect(scale(2)).To(Succeed())
 	})
 
 	It("never holds up a deletion, though the object is not valid any more (B39)", func(ctx SpecContext) {

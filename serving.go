@@ -32,13 +32,14 @@ const leaveTimeout = 5 * time.Second
 
 // admissions serve requests for an operator that runs.
 type admissions struct {
-	settings AdmissionSettings
-	endpoint webhook.Endpoint
-	name     string // of the configurations
-	log      *slog.Logger
-	engine   *engine.Engine
-	keeper   *webhook.Keeper // nil: nothing is managed
-	reviewer atomic.Pointer[admission.Reviewer]
+	settings   AdmissionSettings
+	endpoint   webhook.Endpoint
+	name       string // of the configurations
+	namespaces engine.Namespaces
+	log        *slog.Logger
+	engine     *engine.Engine
+	keeper     *webhook.Keeper // nil: nothing is managed
+	reviewer   atomic.Pointer[admission.Reviewer]
 
 	mu    sync.Mutex
 	hooks []webhook.Hook
@@ -53,7 +54,7 @@ func serving(handlers []*registry.Handler) bool {
 
 // serveAdmission runs an operator together with what serves its requests.
 func (o *Operator) serveAdmission(ctx context.Context) error {
-	a := &admissions{settings: o.admission, endpoint: o.admission.Endpoint, name: o.webhookOptions("").Name, log: o.config.Log, news: make(chan struct{}, 1)}
+	a := &admissions{settings: o.admission, endpoint: o.admission.Endpoint, name: o.webhookOptions("").Name, namespaces: o.config.Namespaces, log: o.config.Log, news: make(chan struct{}, 1)}
 	config := o.config
 	config.OnHooks = a.learn
 	a.engine = engine.New(config)
@@ -146,7 +147,7 @@ func (o *Operator) WebhookManifests(ctx context.Context, certificate string) ([]
 // webhookOptions are what configurations are like.
 func (o *Operator) webhookOptions(user string) webhook.Options {
 	return webhook.Options{
-		Name: cmp.Or(o.admission.Managed, strings.ToLower(o.name), "kopf"), Namespace: o.admission.Namespace, User: user,
+		Name: cmp.Or(o.admission.Managed, strings.ToLower(o.name), "kopf"), Namespace: o.admission.Namespace, Namespaces: o.config.Namespaces.Only(), User: user,
 		Timeout: o.admission.Timeout, Finalizers: o.admission.ValidateTerminating,
 	}
 }
@@ -208,7 +209,7 @@ func (a *admissions) newReviewer(found []engine.Hook, hooks []webhook.Hook) *adm
 			}
 			return a.engine.MemosOf(resource.GroupResource(), uid)
 		},
-		Ready: a.engine.Ready, ValidateTerminating: a.settings.ValidateTerminating, Log: a.log,
+		Ready: a.engine.Ready, Serves: a.namespaces.Match, ValidateTerminating: a.settings.ValidateTerminating, Log: a.log,
 	}
 	for i, h := range found {
 		handler := admission.Handler{Handler: h.Handler, Group: groups[keyOf(hooks[i])]}

@@ -31,6 +31,9 @@ type Options struct {
 	// of Kubernetes' own resources is there (pods, secrets, leases), so that the operator
 	// can always be started again, nor about what is deleted with the namespace.
 	Namespace string
+	// Namespaces are the only ones whose objects are asked about; none: all. Objects that are in
+	// no namespace are asked about in any case.
+	Namespaces []string
 	// User is who the operator is for the API server; empty: its webhooks ask about its own
 	// writes too. [OwnUser] finds it out.
 	User string
@@ -240,16 +243,23 @@ func rules(h *Hook, operations []admissionregistrationv1.OperationType) []admiss
 	return rules
 }
 
-// namespaceSelector leaves the operator's own namespace out where it is about what the
-// operator itself is made of. Custom resources are none of that, and who keeps them next to
-// the operator wants them checked.
+// namespaceSelector is for the namespaces that are handled. It leaves the operator's own one
+// out where it is about what the operator itself is made of. Custom resources are none of
+// that, and who keeps them next to the operator wants them checked.
 func (o *Options) namespaceSelector(resources []Resource) *metav1.LabelSelector {
-	if o.Namespace == "" || !slices.ContainsFunc(resources, Resource.builtIn) {
-		return &metav1.LabelSelector{}
+	selector := &metav1.LabelSelector{}
+	require := func(operator metav1.LabelSelectorOperator, names ...string) {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: "kubernetes.io/metadata.name", Operator: operator, Values: names,
+		})
 	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{o.Namespace},
-	}}}
+	if len(o.Namespaces) > 0 {
+		require(metav1.LabelSelectorOpIn, slices.Sorted(slices.Values(o.Namespaces))...)
+	}
+	if o.Namespace != "" && slices.ContainsFunc(resources, Resource.builtIn) {
+		require(metav1.LabelSelectorOpNotIn, o.Namespace)
+	}
+	return selector
 }
 
 // builtIn tells whether the resource is Kubernetes' own, or may be.

@@ -235,6 +235,10 @@ func TestTheOwnNamespaceIsNotLockedOut(t *testing.T) {
 		if text := metav1.FormatLabelSelector(got.NamespaceSelector); text != c.want {
 			t.Errorf("%v: %s, want %s", c.resources, text, c.want)
 		}
+		got = one(t, Options{Namespaces: []string{"two", "one"}}, validating("a", c.resources...))
+		if text := metav1.FormatLabelSelector(got.NamespaceSelector); text != "kubernetes.io/metadata.name in (one,two)" {
+			t.Errorf("%v in two namespaces: %s", c.resources, text)
+		}
 		if got := one(t, Options{}, validating("a", c.resources...)); len(got.NamespaceSelector.MatchExpressions) > 0 {
 			t.Errorf("in no namespace: %v", got.NamespaceSelector)
 		}

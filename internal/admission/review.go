@@ -55,6 +55,9 @@ func (r *Reviewer) Review(ctx context.Context, request *admissionv1.AdmissionReq
 	if err := v.read(); err != nil {
 		return nil, err
 	}
+	if !v.serves() {
+		return v.response(), nil
+	}
 	if r.Ready != nil {
 		if err := r.Ready(ctx); err != nil {
 			return nil, &Error{Code: http.StatusServiceUnavailable, Err: fmt.Errorf("the operator is not ready: %w", err)}
@@ -64,6 +67,13 @@ func (r *Reviewer) Review(ctx context.Context, request *admissionv1.AdmissionReq
 		v.ask(ctx, h)
 	}
 	return v.response(), nil
+}
+
+// serves tells whether the object is in a namespace that is handled, or in none. Of a
+// namespace itself, the API server says that it is in itself.
+func (v *review) serves() bool {
+	namespace := v.request.Namespace
+	return v.Serves == nil || namespace == "" || v.resource.Group == "" && v.resource.Resource == "namespaces" || v.Serves(namespace)
 }
 
 // read takes the objects out of the request.

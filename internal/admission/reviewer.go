@@ -42,6 +42,9 @@ type Reviewer struct {
 	Ready func(context.Context) error
 	// Essence is what counts of an object that is being deleted. nil: that of Kopf.
 	Essence func(*body.Body) *state.Essence
+	// Serves tells whether objects of a namespace are handled; those of others are let
+	// through. nil: all are.
+	Serves func(namespace string) bool
 	// ValidateTerminating lets validating handlers be asked about updates of objects that are
 	// being deleted, also if they change nothing that counts (B39).
 	ValidateTerminating bool

@@ -355,7 +355,7 @@ func (d *director) followNamespaces(ctx context.Context, listed func()) {
 		OnEvent: func(event stream.Event) {
 			name := event.Body.Name
 			switch {
-			case !d.Namespaces.match(name):
+			case !d.Namespaces.Match(name):
 			case event.Type == stream.Deleted:
 				d.abandon(name)
 			default:

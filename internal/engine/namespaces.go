@@ -35,7 +35,7 @@ func (n Namespaces) all() bool { return len(n) == 0 }
 // exact are the names that are served whether they can be found or not.
 func (n Namespaces) exact() (names []string) {
 	for _, part := range n {
-		if !strings.ContainsAny(part, "*?[!") && n.match(part) {
+		if !strings.ContainsAny(part, "*?[!") && n.Match(part) {
 			names = append(names, part)
 		}
 	}
@@ -45,7 +45,16 @@ func (n Namespaces) exact() (names []string) {
 // dynamic tells whether the cluster's namespaces have to be looked at.
 func (n Namespaces) dynamic() bool { return !n.all() && len(n.exact()) < len(n) }
 
-func (n Namespaces) match(name string) bool {
+// Only returns the namespaces if they are known by name, and none else.
+func (n Namespaces) Only() []string {
+	if n.all() || n.dynamic() {
+		return nil
+	}
+	return n.exact()
+}
+
+// Match tells whether objects of a namespace are handled.
+func (n Namespaces) Match(name string) bool {
 	matches := len(n) == 0 || strings.HasPrefix(n[0], "!")
 	for _, part := range n {
 		glob, excludes := strings.CutPrefix(part, "!")

@@ -47,12 +47,12 @@ func TestNamespacesMatch_T033(t *testing.T) {
 			t.Errorf("%s: %v", c.patterns, err)
 		}
 		for _, name := range strings.Fields(c.match) {
-			if !n.match(name) {
+			if !n.Match(name) {
 				t.Errorf("%q does not match %s", c.patterns, name)
 			}
 		}
 		for _, name := range strings.Fields(c.mismatch) {
-			if n.match(name) {
+			if n.Match(name) {
 				t.Errorf("%q matches %s", c.patterns, name)
 			}
 		}
