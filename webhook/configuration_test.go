@@ -55,7 +55,7 @@ func one(t *testing.T, o Options, hooks ...Hook) admissionregistrationv1.Validat
 	return configuration.Webhooks[0]
 }
 
-func TestT164FlagsBecomePolicies(t *testing.T) {
+func TestFlagsBecomePolicies_T164(t *testing.T) {
 	hook := validating("validate1", widgets)
 	got := one(t, Options{}, hook)
 	if got.Name != "validate1.example.com" || *got.SideEffects != "None" || *got.FailurePolicy != "Fail" || *got.MatchPolicy != "Equivalent" ||
@@ -76,7 +76,7 @@ func TestT164FlagsBecomePolicies(t *testing.T) {
 	}
 }
 
-func TestT164Rules(t *testing.T) {
+func TestRules_T164(t *testing.T) {
 	for _, c := range []struct {
 		hook Hook
 		want string
@@ -101,7 +101,7 @@ func TestT164Rules(t *testing.T) {
 
 // Mutating handlers are not called for deletions but for those that are for nothing else,
 // so the API server does not ask.
-func TestT164MutatingRulesLeaveDeletionsOut(t *testing.T) {
+func TestMutatingRulesLeaveDeletionsOut_T164(t *testing.T) {
 	for want, hook := range map[string]Hook{
 		"[CREATE UPDATE]":         {},
 		"[CREATE]":                {Operations: []string{"CREATE", "DELETE"}},
@@ -124,7 +124,7 @@ func ruleText(rules []admissionregistrationv1.RuleWithOperations) string {
 	return strings.Join(texts, ", ")
 }
 
-func TestT164HandlersOfNothingAreNotThere(t *testing.T) {
+func TestHandlersOfNothingAreNotThere_T164(t *testing.T) {
 	if v, m := Configurations(Options{Name: "example.com"}, []Hook{validating("a"), mutating("b"), {Kind: Policy, ID: "c"}}, atURL); v != nil || m != nil {
 		t.Errorf("webhooks without resources: %v, %v", v, m)
 	}
@@ -133,7 +133,7 @@ func TestT164HandlersOfNothingAreNotThere(t *testing.T) {
 	}
 }
 
-func TestT164LabelSelectors(t *testing.T) {
+func TestLabelSelectors_T164(t *testing.T) {
 	must := func(v any) filters.Criterion {
 		c, err := filters.Of(v)
 		if err != nil {
@@ -159,7 +159,7 @@ func TestT164LabelSelectors(t *testing.T) {
 	}
 }
 
-func TestADM16Paths(t *testing.T) {
+func TestPaths_ADM16(t *testing.T) {
 	v, m := Configurations(Options{Name: "example.com"}, []Hook{
 		validating("fn/sub", widgets), mutating("fn/sub", widgets), validating("Fn_sub", pods),
 	}, atURL)

@@ -120,10 +120,6 @@ func times(n int, err error) func() error {
 	}
 }
 
-func of(resource string) metav1.StatusDetails {
-	return metav1.StatusDetails{Name: "example.com", Kind: resource}
-}
-
 func status(reason metav1.StatusReason, code int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: reason, Code: code, Message: string(reason)}}
 }
@@ -133,10 +129,10 @@ var (
 	exists    = status(metav1.StatusReasonAlreadyExists, 409)
 	notFound  = status(metav1.StatusReasonNotFound, 404)
 	forbidden = status(metav1.StatusReasonForbidden, 403)
-	broken    = errors.New("connection refused")
+	errBroken = errors.New("connection refused")
 )
 
-func TestADM14CreatesAndKeeps(t *testing.T) {
+func TestCreatesAndKeeps_ADM14(t *testing.T) {
 	k := keep()
 	hooks := []Hook{validating("a", widgets), mutating("b", widgets), rule}
 	k.apply(t, "1", hooks...)
@@ -163,7 +159,7 @@ func TestADM14CreatesAndKeeps(t *testing.T) {
 
 // A kind without hooks has no configuration; one that is there is emptied, and keeps what
 // is not ours.
-func TestADM14NothingIsCreatedForNothing(t *testing.T) {
+func TestNothingIsCreatedForNothing_ADM14(t *testing.T) {
 	k := keep(&admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "example.com", Labels: map[string]string{"a": "b"}},
 		Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: "foreign.example.com"}},
@@ -177,7 +173,7 @@ func TestADM14NothingIsCreatedForNothing(t *testing.T) {
 	}
 }
 
-func TestADM14OthersAreFaster(t *testing.T) {
+func TestOthersAreFaster_ADM14(t *testing.T) {
 	for name, c := range map[string]struct {
 		verb string
 		err  error
@@ -201,7 +197,7 @@ func TestADM14OthersAreFaster(t *testing.T) {
 	}
 }
 
-func TestADM14SaysWhichPermissionIsMissing(t *testing.T) {
+func TestSaysWhichPermissionIsMissing_ADM14(t *testing.T) {
 	for _, c := range []struct{ verb, resource string }{
 		{"get", ofValidating}, {"create", ofMutating}, {"create", ofPolicies}, {"list", ofBindings}, {"list", ofPolicies}, {"create", ofBindings},
 	} {
@@ -225,7 +221,7 @@ func TestADM14SaysWhichPermissionIsMissing(t *testing.T) {
 	}
 }
 
-func TestADM15OnlyPersistentOnesStay(t *testing.T) {
+func TestOnlyPersistentOnesStay_ADM15(t *testing.T) {
 	k := keep()
 	if err := k.Leave(t.Context()); err != nil || len(k.server.Actions()) > 0 {
 		t.Errorf("without anything before: %v, %v", err, k.server.Actions())
@@ -249,6 +245,30 @@ func TestADM15OnlyPersistentOnesStay(t *testing.T) {
 	}
 	if len(k.bundles) != 1 {
 		t.Errorf("applied %v", k.bundles)
+	}
+}
+
+// elsewhere is another endpoint.
+type elsewhere struct{ service }
+
+func (elsewhere) ClientConfig(path string, _ []byte) admissionregistrationv1.WebhookClientConfig {
+	return atURL(path)
+}
+
+func TestAnotherEndpointIsConfigured_ADM18(t *testing.T) {
+	k := keep()
+	hooks := []Hook{validating("a", widgets), rule}
+	k.apply(t, "1", hooks...)
+	k.server.ClearActions()
+	if err := k.Apply(t.Context(), hooks, elsewhere{}, []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	v, err := k.validating.client.Get(t.Context(), "example.com", metav1.GetOptions{})
+	if err != nil || *v.Webhooks[0].ClientConfig.URL != "https://host:1234/path/validate/a" || v.Webhooks[0].ClientConfig.Service != nil {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if got := k.writes(); !slices.Equal(got, []string{"update " + ofValidating}) {
+		t.Errorf("writes %v", got)
 	}
 }
 
@@ -278,7 +298,7 @@ func TestPolicyActions(t *testing.T) {
 }
 
 // What others do is undone, whether an edit or a deletion, and nothing is written else.
-func TestADM14RepairsDrift(t *testing.T) {
+func TestRepairsDrift_ADM14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep()
 		k.apply(t, "1", validating("a", widgets), mutating("b", widgets), rule)
@@ -323,7 +343,7 @@ func TestADM14RepairsDrift(t *testing.T) {
 }
 
 // Labels of others are no drift.
-func TestADM14LeavesWhatIsNotOurs(t *testing.T) {
+func TestLeavesWhatIsNotOurs_ADM14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep()
 		k.apply(t, "1", validating("a", widgets))
@@ -345,7 +365,7 @@ func TestADM14LeavesWhatIsNotOurs(t *testing.T) {
 }
 
 // Somebody who undoes each repair at once is not fought with more than now and then.
-func TestADM14DoesNotFight(t *testing.T) {
+func TestDoesNotFight_ADM14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep()
 		k.apply(t, "1", validating("a", widgets))
@@ -369,12 +389,12 @@ func TestADM14DoesNotFight(t *testing.T) {
 }
 
 // An operator that dies in between, or whose API server is away, goes on where it was.
-func TestADM14GoesOnAfterFailures(t *testing.T) {
+func TestGoesOnAfterFailures_ADM14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep()
-		k.fails("create", ofMutating, times(3, broken))
+		k.fails("create", ofMutating, times(3, errBroken))
 		hooks := []Hook{validating("a", widgets), mutating("b", widgets)}
-		if err := k.Apply(t.Context(), hooks, service{}, []byte("1")); !errors.Is(err, broken) {
+		if err := k.Apply(t.Context(), hooks, service{}, []byte("1")); !errors.Is(err, errBroken) {
 			t.Fatalf("%v", err)
 		}
 		if got := k.webhooks(t); got != "a" || len(k.bundles) > 0 {
@@ -392,9 +412,9 @@ func TestADM14GoesOnAfterFailures(t *testing.T) {
 	})
 	// What a process that died has left is finished by the next one.
 	k := keep()
-	k.fails("create", ofMutating, times(1, broken))
+	k.fails("create", ofMutating, times(1, errBroken))
 	hooks := []Hook{validating("a", widgets), mutating("b", widgets)}
-	if err := k.Apply(t.Context(), hooks, service{}, nil); !errors.Is(err, broken) {
+	if err := k.Apply(t.Context(), hooks, service{}, nil); !errors.Is(err, errBroken) {
 		t.Fatalf("%v", err)
 	}
 	next := &keeping{server: k.server}
@@ -407,7 +427,7 @@ func TestADM14GoesOnAfterFailures(t *testing.T) {
 }
 
 // Without the permission to watch, drift is found within a minute or two.
-func TestADM14LooksWhereItMayNotWatch(t *testing.T) {
+func TestLooksWhereItMayNotWatch_ADM14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep()
 		k.server.PrependWatchReactor("*", clienttesting.DefaultWatchReactor(nil, forbidden))

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func TestADM17NamesAreLegal(t *testing.T) {
+func TestNamesAreLegal_ADM17(t *testing.T) {
 	for _, c := range []struct{ id, owner, want string }{
 		{"validate1", "example.com", "validate1.example.com"},
 		{"fn/sub", "example.com", "fn.sub.example.com"},
@@ -27,7 +27,7 @@ func TestADM17NamesAreLegal(t *testing.T) {
 	}
 }
 
-func TestADM17NamesAreUnique(t *testing.T) {
+func TestNamesAreUnique_ADM17(t *testing.T) {
 	names := newNames("example.com")
 	long := strings.Repeat("a", 300)
 	seen := make(map[string]bool)
@@ -60,7 +60,7 @@ func check(t *testing.T, name, own string) {
 	}
 }
 
-func FuzzADM17Names(f *testing.F) {
+func FuzzNames_ADM17(f *testing.F) {
 	f.Add("check", "check/sub", "example.com")
 	f.Add("Ünïcode", "ünïcode", "x")
 	f.Add(strings.Repeat("a", 400), strings.Repeat("a/", 200), strings.Repeat("b.", 200))

@@ -62,7 +62,7 @@ func selected(selector labels.Selector, object any) bool {
 
 // The conditions are what the filters mean, for any object: what is in the way of the
 // field may be missing, null, or no object at all.
-func TestT164ConditionsAreWhatFiltersMean(t *testing.T) {
+func TestConditionsAreWhatFiltersMean_T164(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	said := 0
 	for range 1000 {
@@ -98,7 +98,7 @@ func TestT164ConditionsAreWhatFiltersMean(t *testing.T) {
 
 // The selector never leaves an object out that the filters take, and selects exactly
 // those where all filters can be said and there is no other state of the object.
-func TestT164SelectorsAreWhatFiltersMean(t *testing.T) {
+func TestSelectorsAreWhatFiltersMean_T164(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	texts := []any{"x", "y", "", "not legal!", int64(3)}
 	for range 3000 {

@@ -11,7 +11,7 @@ type tree = map[string]any
 
 // An update that only takes finalizers off an object that is being deleted goes through
 // whatever handlers say, and when there is nobody to say anything (B39).
-func TestB39NobodyBlocksADeletion(t *testing.T) {
+func TestNobodyBlocksADeletion_B39(t *testing.T) {
 	terminating := func(edit func(meta, object tree)) tree {
 		meta := tree{
 			"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": []any{"x", "y"}, "labels": tree{"a": "b"},
@@ -87,7 +87,7 @@ func TestTheOwnNamespaceCanBeDeleted(t *testing.T) {
 }
 
 // Filters that cannot be said keep no object from being looked at on receipt.
-func TestT164FunctionsAreLeftToTheReceipt(t *testing.T) {
+func TestFunctionsAreLeftToTheReceipt_T164(t *testing.T) {
 	never := func(string) bool { return false }
 	var hook webhook.Hook
 	hook.Restrict(criteria(tree{"a": never, "b": 3}), criteria(tree{"a": never}), []string{"spec"}, criteria(tree{"": never})[0].Match)
