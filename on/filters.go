@@ -44,7 +44,7 @@ func (d *draft) criterion(option, key string, value any) registry.Criterion {
 // When takes only objects for which fn says so. It is asked last, after all other
 // criteria, on every event of an object, so it should be quick and must not change
 // the object. A panic in it counts as a failure of the handler's object, which is
-// tried again later.
+// tried again later; of Validate and Mutate, it denies the request.
 func When[T typed.Object](fn func(context.Context, *typed.Snapshot[T]) bool) CommonOption {
 	return setting(func(d *draft) {
 		if fn == nil {

@@ -176,7 +176,8 @@ func (s setting) subhandler(d *draft)  { s(d) }
 // package, such as provision or Handlers.Provision. A function literal has no name
 // of its own: what the compiler calls it, such as main.func1, changes with the code
 // around it, so give it an ID. With a field, the field is appended: ID/spec.replicas
-// (HID-2), but not for Index.
+// (HID-2), but not for Index. Of Validate and Mutate, what the API server is told is named
+// after it, too.
 func ID(id string) AnyOption {
 	return setting(func(d *draft) {
 		if id == "" {

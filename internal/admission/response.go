@@ -90,13 +90,18 @@ func (v *review) complain(h *registry.Handler, err error) {
 	v.complaints = append(v.complaints, newComplaint(h, err))
 }
 
-// filterFailed is what the client is told of a filter that does.
-func filterFailed(h *registry.Handler, err error) error {
+// filterFailed notes that nobody knows whether a handler is for the object. The client is told
+// no more than that, unless it is because of what it has sent.
+func (v *review) filterFailed(h *registry.Handler, err error) {
 	var decode *registry.DecodeError
-	if errors.As(err, &decode) {
-		return decode
+	undecodable := errors.As(err, &decode)
+	switch {
+	case undecodable:
+		v.complain(h, decode)
+	case !h.IgnoreFailures:
+		v.complain(h, errors.New("the filter of "+h.Name()+" failed"))
 	}
-	return errors.New("the filter of " + h.Name() + " failed")
+	v.log.Error("filter failed", "handler", h.ID, "error", err, "ignored", h.IgnoreFailures && !undecodable)
 }
 
 // settle notes what a call has come to.

@@ -128,8 +128,7 @@ func (v *review) selected(ctx context.Context, candidates []*registry.Handler) (
 		}
 		switch ok, err := subject.PreMatches(ctx, h); {
 		case err != nil:
-			v.complain(h, filterFailed(h, err))
-			v.log.Error("filter failed, so the request is denied", "handler", h.ID, "error", err)
+			v.filterFailed(h, err)
 		case ok:
 			selected = append(selected, h)
 		}

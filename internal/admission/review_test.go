@@ -136,14 +136,29 @@ func TestValueFilter_FLT12(t *testing.T) {
 	}
 }
 
-// A filter that fails denies the request, without telling the client more than that.
+// A filter that fails denies the request, without telling the client more than that, unless
+// failures are ignored, or what the client has sent does not decode.
 func TestFilterFails(t *testing.T) {
-	r := newReviewer(t, func(in on.SelectionOption) {
-		on.Validate(allow, selected, in, on.ID("v"), on.When(func(context.Context, *kopf.Snapshot[*Database]) bool { panic("secret") }))
-	})
-	response := review(t, r, create(`{}`))
-	if response.Allowed || response.Result.Code != 500 || response.Result.Message != "the filter of validate handler v failed" {
-		t.Errorf("got %+v", response.Result)
+	failing := on.When(func(context.Context, *kopf.Snapshot[*Database]) bool { panic("secret") })
+	for name, c := range map[string]struct {
+		spec string
+		more on.AdmissionOption
+		want string
+	}{
+		"panics":          {`{}`, on.SideEffects(), "500 the filter of validate handler v failed"},
+		"is ignored":      {`{}`, on.IgnoreFailures(), ""},
+		"does not decode": {`{"engine":1}`, on.IgnoreFailures(), "422 object does not decode"},
+		"is not ignored":  {`{"engine":1}`, on.SideEffects(), "422 object does not decode"},
+	} {
+		r := newReviewer(t, func(in on.SelectionOption) { on.Validate(allow, selected, in, on.ID("v"), failing, c.more) })
+		response := review(t, r, create(c.spec))
+		got := ""
+		if !response.Allowed {
+			got = fmt.Sprint(response.Result.Code, " ", response.Result.Message)
+		}
+		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") || strings.Contains(got, "secret") {
+			t.Errorf("%s: got %s", name, got)
+		}
 	}
 }
 
