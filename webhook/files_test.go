@@ -33,8 +33,8 @@ func madeAuthority(t *testing.T) *authority {
 	return a
 }
 
-// follow runs certificates, and returns what stops them.
-func follow(t *testing.T, c Certificates) (stop func()) {
+// runUntil runs certificates, and returns what stops them.
+func runUntil(t *testing.T, c Certificates) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -90,7 +90,7 @@ func TestT165FilesAreReadAgain(t *testing.T) {
 		folder := t.TempDir()
 		path := func(name string) string { return filepath.Join(folder, "now", name) }
 		c := &CertificateFiles{Cert: path("tls.crt"), Key: path("tls.key"), CA: path("ca.crt"), Log: slog.New(slog.DiscardHandler)}
-		defer follow(t, c)()
+		defer runUntil(t, c)()
 		synctest.Wait()
 		if _, err := c.Certificate(); err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("without files: %v", err)
@@ -136,7 +136,7 @@ func TestT165FilesWithoutAuthority(t *testing.T) {
 		folder, p := t.TempDir(), made(t, madeAuthority(t))
 		mount(t, folder, "1", map[string][]byte{"tls.crt": p.certPEM, "tls.key": p.keyPEM})
 		c := &CertificateFiles{Cert: filepath.Join(folder, "now/tls.crt"), Key: filepath.Join(folder, "now/tls.key")}
-		defer follow(t, c)()
+		defer runUntil(t, c)()
 		expect(t, c, "trusted by itself", p, p.certPEM)
 	})
 }
@@ -145,7 +145,7 @@ func TestT165SecretIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{}
 		c := &CertificateSecret{Namespace: "ops", Name: "theirs", Secrets: s.client(), Log: slog.New(slog.DiscardHandler)}
-		stop := follow(t, c)
+		stop := runUntil(t, c)
 		synctest.Wait()
 		if _, err := c.Certificate(); err == nil || !strings.Contains(err.Error(), "not found") {
 			t.Errorf("without a Secret: %v", err)
@@ -187,7 +187,7 @@ func TestT165HealthBeforeTheEnd(t *testing.T) {
 		if Healthy(c) == nil {
 			t.Error("healthy without a certificate")
 		}
-		defer follow(t, c)()
+		defer runUntil(t, c)()
 		synctest.Wait()
 		for _, step := range []struct {
 			sleep time.Duration
