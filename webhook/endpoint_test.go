@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestADM16URLs(t *testing.T) {
+func TestURLs_ADM16(t *testing.T) {
 	for _, c := range []struct {
 		endpoint URL
 		want     string
@@ -28,7 +28,7 @@ func TestADM16URLs(t *testing.T) {
 	}
 }
 
-func TestADM16Services(t *testing.T) {
+func TestServices_ADM16(t *testing.T) {
 	usual := Service{Namespace: "ops", Name: "hooks", Port: 443, Path: "/below/"}.ClientConfig("/validate/check", []byte("trust"))
 	if s := usual.Service; s == nil || s.Namespace != "ops" || s.Name != "hooks" || *s.Path != "/below/validate/check" || s.Port != nil || usual.URL != nil {
 		t.Errorf("%v", usual)
@@ -43,7 +43,7 @@ func TestADM16Services(t *testing.T) {
 	}
 }
 
-func TestADM20Names(t *testing.T) {
+func TestNames_ADM20(t *testing.T) {
 	for host, want := range map[string][]string{
 		"":          {"127.0.0.1", "localhost", "::1"},
 		"localhost": {"localhost", "127.0.0.1", "::1"},
@@ -76,7 +76,7 @@ func (f *tunnel) Open(_ context.Context, local string) (string, []byte, func(), 
 	return f.public, f.bundle, func() { f.closed = true }, f.err
 }
 
-func TestADM21Tunnels(t *testing.T) {
+func TestTunnels_ADM21(t *testing.T) {
 	open := &tunnel{public: "https://abc.example.com/x/", bundle: []byte("theirs")}
 	endpoint, closeTunnel, err := Open(t.Context(), open, URL{Port: 9443})
 	if err != nil || open.local != "https://127.0.0.1:9443" {

@@ -85,7 +85,7 @@ func filesOf(p *pair, a *authority) map[string][]byte {
 	return map[string][]byte{"tls.crt": p.certPEM, "tls.key": p.keyPEM, "ca.crt": encodeCertificate(a.certificate.Raw)}
 }
 
-func TestT165FilesAreReadAgain(t *testing.T) {
+func TestFilesAreReadAgain_T165(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		path := func(name string) string { return filepath.Join(folder, "now", name) }
@@ -131,7 +131,7 @@ func TestT165FilesAreReadAgain(t *testing.T) {
 	})
 }
 
-func TestT165FilesWithoutAuthority(t *testing.T) {
+func TestFilesWithoutAuthority_T165(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, p := t.TempDir(), made(t, madeAuthority(t))
 		mount(t, folder, "1", map[string][]byte{"tls.crt": p.certPEM, "tls.key": p.keyPEM})
@@ -141,7 +141,7 @@ func TestT165FilesWithoutAuthority(t *testing.T) {
 	})
 }
 
-func TestT165SecretIsFollowed(t *testing.T) {
+func TestSecretIsFollowed_T165(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{}
 		c := &CertificateSecret{Namespace: "ops", Name: "theirs", Secrets: s.client(), Log: slog.New(slog.DiscardHandler)}
@@ -179,7 +179,7 @@ func TestT165SecretIsFollowed(t *testing.T) {
 	})
 }
 
-func TestT165HealthBeforeTheEnd(t *testing.T) {
+func TestHealthBeforeTheEnd_T165(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder, a := t.TempDir(), madeAuthority(t)
 		mount(t, folder, "1", filesOf(made(t, a), a))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestADM19MadeInMemory(t *testing.T) {
+func TestMadeInMemory_ADM19(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		own, bundles := &OwnCertificates{}, 0

@@ -12,12 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestB47RandomFaults lets everything happen to three replicas that can happen to them, and
+// TestRandomFaults_B47 lets everything happen to three replicas that can happen to them, and
 // asks each second whether what each of them serves is trusted by all that API servers may go
 // by: requests that take long, fail, or whose answer is lost; conflicts; watches that lag or
 // end; replicas that die and come back, the one that keeps the configuration among them;
 // Secrets deleted, spoilt and put back to an old version.
-func TestB47RandomFaults(t *testing.T) {
+func TestRandomFaults_B47(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { newChaos(t, seed).run() })

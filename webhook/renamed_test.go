@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestADM19OtherNames has replicas of an old and a new version that are reached by other
+// TestOtherNames_ADM19 has replicas of an old and a new version that are reached by other
 // names share a Secret: one new certificate of the same authority, for both, and then peace.
-func TestADM19OtherNames(t *testing.T) {
+func TestOtherNames_ADM19(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func TestADM19OtherNames(t *testing.T) {
 	})
 }
 
-func TestADM19FieldsThatMakeNoSense(t *testing.T) {
+func TestFieldsThatMakeNoSense_ADM19(t *testing.T) {
 	named := types.NamespacedName{Namespace: "ops", Name: "hooks"}
 	for what, own := range map[string]*OwnCertificates{
 		"short life":   {Lifetime: time.Second},

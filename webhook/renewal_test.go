@@ -13,10 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestB47ThreeRenewals renews three times while each API server calls each replica each
+// TestThreeRenewals_B47 renews three times while each API server calls each replica each
 // second; a replica comes late and first sees an old version; then the Secret is deleted, then
 // each of its parts spoilt.
-func TestB47ThreeRenewals(t *testing.T) {
+func TestThreeRenewals_B47(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(t), calls{}
 		defer w.end()
@@ -68,8 +68,8 @@ func TestB47ThreeRenewals(t *testing.T) {
 	})
 }
 
-// TestB47CrashAtEachWrite kills the replica that writes, before and after each of its writes.
-func TestB47CrashAtEachWrite(t *testing.T) {
+// TestCrashAtEachWrite_B47 kills the replica that writes, before and after each of its writes.
+func TestCrashAtEachWrite_B47(t *testing.T) {
 	died := errors.New("died")
 	for _, when := range []string{"before", "after"} {
 		for nth := 1; nth <= 5; nth++ {
@@ -134,8 +134,8 @@ func TestB47CrashAtEachWrite(t *testing.T) {
 	}
 }
 
-// TestB47ConflictAtEachWrite has somebody else write just before each write.
-func TestB47ConflictAtEachWrite(t *testing.T) {
+// TestConflictAtEachWrite_B47 has somebody else write just before each write.
+func TestConflictAtEachWrite_B47(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(t), calls{}
 		defer w.end()
@@ -176,8 +176,8 @@ func TestB47ConflictAtEachWrite(t *testing.T) {
 	})
 }
 
-// TestB47NotAllowed says what the role lacks, and goes on when it has it.
-func TestB47NotAllowed(t *testing.T) {
+// TestNotAllowed_B47 says what the role lacks, and goes on when it has it.
+func TestNotAllowed_B47(t *testing.T) {
 	for _, verb := range []string{"get", "create", "watch"} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
