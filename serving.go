@@ -75,7 +75,7 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 	configuring := newStage(ctx, fail)
 	if a.endpoint != nil {
 		serving.run("certificates of webhooks", func(ctx context.Context) error {
-			return a.settings.Certificates.Run(ctx, o.admission.Endpoint.Names(), a.tell)
+			return a.settings.Certificates.Run(ctx, o.admission.Endpoint.Names(), a.trust)
 		})
 		serving.run("webhook server", a.serve)
 	}
@@ -256,6 +256,15 @@ func criteria(of []registry.Criterion) (all []webhook.Criterion) {
 		all = append(all, webhook.Criterion{Key: c.Key, Match: c.Match})
 	}
 	return all
+}
+
+// trust is told that there is another bundle. Whoever keeps the configurations, if we do
+// not, has to be quick: he has as long as certificates settle.
+func (a *admissions) trust() {
+	if a.keeper == nil {
+		a.settings.Certificates.Applied(a.settings.Certificates.Bundle())
+	}
+	a.tell()
 }
 
 // tell has the keeper look at what there is.
