@@ -47,6 +47,8 @@ var operators = map[string]func(ctx context.Context, o operatorOptions) error{
 	"requeue":        runRequeue,
 	"index":          runIndex,
 	"field":          runField,
+	"kopf-webhook":   runKopfWebhook,
+	"webhook":        runWebhook,
 }
 
 type operatorOptions struct {
@@ -69,6 +71,7 @@ type usage struct {
 	Heap    int64         // bytes of live objects; only if asked for
 	Stacks  int64         // bytes of goroutines' stacks; only if asked for
 	Handled int64         // calls of handlers
+	Allocs  uint64        // allocations
 	Look    lookUps       // only if asked for
 	Ending  time.Duration // from the request to stop until the operator had ended
 	Left    int           // goroutines that there were not before, after its end
@@ -151,7 +154,9 @@ func used() usage {
 		panic(err)
 	}
 	cpu := time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	return usage{CPU: cpu, Peak: peak(), Handled: handled.Load()}
+	allocs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
+	metrics.Read(allocs)
+	return usage{CPU: cpu, Peak: peak(), Handled: handled.Load(), Allocs: allocs[0].Value.Uint64()}
 }
 
 // peak reads what getrusage does not tell: its peak includes that of the process
