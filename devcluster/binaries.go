@@ -15,9 +15,9 @@ import (
 // assetsEnv is envtest's variable for the folder of the binaries.
 const assetsEnv = "KUBEBUILDER_ASSETS"
 
-// Binaries returns the folder that holds the programs etcd and kube-apiserver.
+// Binaries returns the folder that holds etcd, kube-apiserver and kubectl.
 // That is, in this order: the folder that KUBEBUILDER_ASSETS names; the one in
-// the user's cache folder; that one after both were built into it from their Go
+// the user's cache folder; that one after all were built into it from their Go
 // modules. The build needs a go command, access to the modules and 7.5 GB
 // of disk, half of which stays in use; it takes about ten minutes on two cores, once.
 //
@@ -31,7 +31,7 @@ func Binaries(ctx context.Context, opts Options) (string, error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find the cache folder: %w; set HOME, or %s to a folder with both programs", err, assetsEnv)
+		return "", fmt.Errorf("find the cache folder: %w; set HOME, or %s to a folder with the programs", err, assetsEnv)
 	}
 	b := newBuilder(filepath.Join(cache, "kopf-go", "devcluster"), opts.Log)
 	return b.binaries(ctx)
@@ -84,12 +84,12 @@ func minor(version string) string {
 func (p program) versionOf(ctx context.Context, binary string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "--version")
+	cmd := exec.CommandContext(ctx, binary, p.ask...)
 	// A script's child may hold the output open after the script is killed.
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("run %s --version: %w: %s", binary, err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("run %s %s: %w: %s", binary, strings.Join(p.ask, " "), err, bytes.TrimSpace(out))
 	}
 	for line := range strings.Lines(string(out)) {
 		version, found := strings.CutPrefix(strings.TrimSpace(line), p.prefix)
@@ -101,10 +101,10 @@ func (p program) versionOf(ctx context.Context, binary string) (string, error) {
 		}
 		return version, nil
 	}
-	return "", fmt.Errorf("%s --version names no version: %s", binary, bytes.TrimSpace(out))
+	return "", fmt.Errorf("%s %s names no version: %s", binary, strings.Join(p.ask, " "), bytes.TrimSpace(out))
 }
 
-// checkBuilt tells whether dir holds both programs in the pinned versions.
+// checkBuilt tells whether dir holds all programs in the pinned versions.
 func checkBuilt(ctx context.Context, dir string) error {
 	for _, p := range programs {
 		binary := filepath.Join(dir, p.name)

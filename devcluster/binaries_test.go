@@ -43,7 +43,7 @@ func TestAssetsThatAreMissing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(assetsEnv, dir)
 	_, err := Binaries(t.Context(), Options{})
-	mustFail(t, err, "no etcd and no kube-apiserver in "+dir, assetsEnv, "unset it")
+	mustFail(t, err, "no etcd and no kube-apiserver and no kubectl in "+dir, assetsEnv, "unset it")
 
 	fakePrograms(t, dir, KubernetesVersion, EtcdVersion, "")
 	must(t, os.Remove(filepath.Join(dir, apiServer)))

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// packagesOfBoth is roughly how many packages a build from nothing compiles; it
+// packagesOfAll is roughly how many packages a build from nothing compiles; it
 // scales the demand of disk space by how much is compiled already.
-const packagesOfBoth = 2200
+const packagesOfAll = 2400
 
 // builder fills the cache folder.
 type builder struct {
@@ -98,7 +98,7 @@ func removeStale(dir string) error {
 	return nil
 }
 
-// build makes both programs beside dir, and moves them there when they are
+// build makes all programs beside dir, and moves them there when they are
 // complete. The lock must be held.
 func (b *builder) build(ctx context.Context, dir string) (err error) {
 	temp, err := os.MkdirTemp(b.base, b.tempPattern())
@@ -135,7 +135,7 @@ func (b *builder) build(ctx context.Context, dir string) (err error) {
 	return publish(out, dir, filepath.Join(temp, "old"))
 }
 
-// compile builds both programs into out.
+// compile builds all programs into out.
 func (b *builder) compile(ctx context.Context, g *goCommand, out string) error {
 	if err := g.configure(ctx); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (b *builder) compile(ctx context.Context, g *goCommand, out string) error {
 		return err
 	}
 
-	b.progress.printf("building etcd %s and kube-apiserver %s from their Go modules into %s", EtcdVersion, KubernetesVersion, b.base)
+	b.progress.printf("building etcd %s, kube-apiserver and kubectl %s from their Go modules into %s", EtcdVersion, KubernetesVersion, b.base)
 	b.progress.printf("this happens once; it takes about 10 minutes on two cores if nothing is compiled yet")
 	stop := b.progress.report()
 	defer stop()
@@ -162,8 +162,8 @@ func (b *builder) compile(ctx context.Context, g *goCommand, out string) error {
 		}
 		share := uint64(len(pending))
 		needs = map[string]uint64{
-			b.base:       spaceBinaries + spaceWork*share/packagesOfBoth,
-			g.buildCache: spaceCompiled * share / packagesOfBoth,
+			b.base:       spaceBinaries + spaceWork*share/packagesOfAll,
+			g.buildCache: spaceCompiled * share / packagesOfAll,
 		}
 		if err := checkSpace(needs, b.volumeOf); err != nil {
 			return err
@@ -175,7 +175,7 @@ func (b *builder) compile(ctx context.Context, g *goCommand, out string) error {
 	}
 	b.progress.mu.Lock()
 	defer b.progress.mu.Unlock()
-	b.progress.print(fmt.Sprintf("built both in %s", b.progress.elapsed()))
+	b.progress.print(fmt.Sprintf("built them in %s", b.progress.elapsed()))
 	return nil
 }
 

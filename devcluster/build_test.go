@@ -41,6 +41,7 @@ if [ -n "$FAKE_GO_HANG" ]; then
 	sleep 1000
 fi
 case $2 in
+*/kubectl) line="Client Version: ` + KubernetesVersion + `" ;;
 */etcd) line="etcd Version: ` + EtcdVersion[1:] + `" ;;
 *) line="Kubernetes ` + KubernetesVersion + `" ;;
 esac
@@ -106,7 +107,7 @@ func TestBuildOnce(t *testing.T) {
 	if names := leftovers(t, base); len(names) > 0 {
 		t.Errorf("left behind: %q", names)
 	}
-	for _, part := range []string{"etcd " + EtcdVersion, "this happens once", "about 10 minutes", "downloading", "built both in"} {
+	for _, part := range []string{"etcd " + EtcdVersion, "this happens once", "about 10 minutes", "downloading", "built them in"} {
 		if !strings.Contains(said.String(), part) {
 			t.Errorf("it did not say %q", part)
 		}

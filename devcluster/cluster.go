@@ -176,13 +176,13 @@ func (c *Cluster) configure(arguments map[string][]string) error {
 	if c.opts.Output != nil {
 		output = &lockedWriter{to: c.opts.Output}
 	}
-	for _, p := range programs {
-		path, err := writeLauncher(c.dir, p.name, filepath.Join(c.binaries, p.name))
+	for _, name := range servers {
+		path, err := writeLauncher(c.dir, name, filepath.Join(c.binaries, name))
 		if err != nil {
 			return err
 		}
-		paths[p.name] = path
-		c.logs[p.name] = &logTail{copyTo: output}
+		paths[name] = path
+		c.logs[name] = &logTail{copyTo: output}
 	}
 	data, certs := filepath.Join(c.dir, "data"), filepath.Join(c.dir, "certs")
 	for _, sub := range []string{data, certs} {
@@ -386,9 +386,9 @@ func (c *Cluster) Stop() error {
 	err := c.socket.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range programs {
-		if c.up[p.name] && !running(c.dir, p.name) {
-			err = errors.Join(err, fmt.Errorf("%s had ended before it was stopped; the last lines of its log:\n%s", p.name, c.logs[p.name]))
+	for _, name := range servers {
+		if c.up[name] && !running(c.dir, name) {
+			err = errors.Join(err, fmt.Errorf("%s had ended before it was stopped; the last lines of its log:\n%s", name, c.logs[name]))
 		}
 	}
 	return errors.Join(err, c.cleanUp())

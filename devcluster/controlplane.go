@@ -19,23 +19,25 @@ const (
 const (
 	apiServer = "kube-apiserver"
 	etcd      = "etcd"
+	kubectl   = "kubectl"
 )
 
-// definition is the module that both programs are built from. A file that is
+// definition is the module that all programs are built from. A file that is
 // called go.mod starts a module of its own, which go:embed refuses to cross;
 // hence the names that end in .txt.
 //
 //go:embed controlplane/*.txt
 var definition embed.FS
 
-// program is one of the two binaries of the control plane.
+// program is one of the binaries: the two of the control plane, and what talks to it.
 type program struct {
 	name    string // the file name that envtest looks for
 	pkg     string // the package it is built from
 	version string
 	ldflags string
-	// prefix is what stands before the version, which has no "v" if bare is
-	// set, in what the program prints for --version.
+	// ask are the arguments that have it print its version, and prefix is what
+	// stands before that, which has no "v" if bare is set.
+	ask    []string
 	prefix string
 	bare   bool
 }
@@ -48,6 +50,7 @@ var programs = []program{
 		pkg:     "go.etcd.io/etcd/server/v3",
 		version: EtcdVersion,
 		ldflags: "-s -w",
+		ask:     []string{"--version"},
 		prefix:  "etcd Version: ",
 		bare:    true,
 	},
@@ -58,16 +61,28 @@ var programs = []program{
 		// Kubernetes reports v0.0.0-master unless its version is linked in, and
 		// emulation-version checks then refuse to start.
 		ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion,
+		ask:     []string{"--version"},
 		prefix:  "Kubernetes ",
 	},
+	{
+		name:    kubectl, // nearly all of it is compiled by now
+		pkg:     "k8s.io/kubernetes/cmd/kubectl",
+		version: KubernetesVersion,
+		ldflags: "-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion,
+		ask:     []string{"version", "--client"},
+		prefix:  "Client Version: ",
+	},
 }
+
+// servers are the programs that run as long as a cluster.
+var servers = []string{etcd, apiServer}
 
 // cacheName is the name of the folder that holds one build.
 func cacheName() string {
 	return strings.Join([]string{KubernetesVersion, EtcdVersion, runtime.GOOS, runtime.GOARCH}, "-")
 }
 
-// writeDefinition writes the module that both programs are built from.
+// writeDefinition writes the module that all programs are built from.
 func writeDefinition(dir string) error {
 	entries, err := definition.ReadDir("controlplane")
 	if err != nil {

@@ -15,7 +15,7 @@ const megabyte = 1 << 20
 
 // What a build needs, measured with Kubernetes 1.37 and rounded up.
 const (
-	spaceBinaries = 500 * megabyte  // both programs, while the linker writes them
+	spaceBinaries = 500 * megabyte  // all programs, while the linker writes them
 	spaceModules  = 700 * megabyte  // the module cache, if it has nothing yet
 	spaceCompiled = 3000 * megabyte // the build cache, if it has nothing yet
 	// The go command holds a second copy of what it has compiled in its work

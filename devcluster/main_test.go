@@ -138,8 +138,9 @@ func fakePrograms(t *testing.T, dir, kubernetes, etcdVersion, text string) {
 	for name, version := range map[string]string{
 		apiServer: "Kubernetes " + kubernetes,
 		etcd:      "etcd Version: " + strings.TrimPrefix(etcdVersion, "v"),
+		kubectl:   "Client Version: " + kubernetes,
 	} {
-		script(t, filepath.Join(dir, name), "case $1 in --version) echo '"+version+"'; exit 0 ;; --help) exit 0 ;; esac\n"+text)
+		script(t, filepath.Join(dir, name), "case $1 in --version|version) echo '"+version+"'; exit 0 ;; --help) exit 0 ;; esac\n"+text)
 	}
 }
 

@@ -214,7 +214,7 @@ func TestBuildOnly(t *testing.T) {
 	if !found || strings.Contains(folder, "\n") {
 		t.Fatalf("standard output %q", out)
 	}
-	for _, name := range []string{"etcd", "kube-apiserver"} {
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
 			t.Error(err)
 		}
