@@ -269,6 +269,7 @@ var _ = Describe("admission", func() {
 		on.Validate(allow, w.widgets, w.in, on.ID("goes"))
 		on.Validate(allow, w.widgets, w.in, on.ID("stays"), on.Persistent(), on.IgnoreFailures())
 		operator := w.start(w.answering())
+		Eventually(func() error { return operator.Ready(nil) }).Should(Succeed())
 		configuration := func() (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 			found := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 			return found, client.IgnoreNotFound(k8s.Client.Get(ctx, client.ObjectKey{Name: w.group}, found))
@@ -291,6 +292,7 @@ var _ = Describe("admission", func() {
 		Expect(k8s.Client.Delete(ctx, found)).To(Succeed())
 		Eventually(names).Should(both)
 		operator.stop()
+		Expect(operator.Ready(nil)).To(MatchError("operator does not run"))
 		Expect(names()).To(ConsistOf("stays." + w.group))
 	})
 })

@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -208,6 +209,7 @@ type Operator struct {
 	admission  AdmissionSettings
 	connection *rest.Config
 	httpClient *http.Client
+	running    atomic.Pointer[engine.Engine] // nil: it does not run
 	config     engine.Config
 	registry   *Registry
 }
@@ -274,13 +276,40 @@ func (o *Operator) Run(ctx context.Context) error {
 	}
 	defer release()
 	o.config.Log.Info("operator starts", "handlers", len(o.config.Handlers))
+	defer o.running.Store(nil)
 	if serving(o.config.Handlers) {
 		err = o.serveAdmission(ctx)
 	} else {
-		err = engine.New(o.config).Run(ctx)
+		run := engine.New(o.config)
+		o.running.Store(run)
+		err = run.Run(ctx)
 	}
 	o.config.Log.Info("operator has stopped")
 	return err
+}
+
+// Ready tells whether the operator runs, its indices are complete, and its webhooks, if it
+// has any, can be answered: whether they have a certificate that has not ended. It is a
+// healthz.Checker of controller-runtime, and does not use the request. It is safe for
+// concurrent use, and costs some microseconds.
+func (o *Operator) Ready(*http.Request) error {
+	run := o.running.Load()
+	if run == nil {
+		return errors.New("operator does not run")
+	}
+	if !run.IsReady() {
+		return errors.New("indices are not complete yet")
+	}
+	if o.admission.Endpoint == nil || !serving(o.config.Handlers) {
+		return nil
+	}
+	if _, err := o.admission.Certificates.Certificate(); err != nil {
+		return err
+	}
+	if end := o.admission.Certificates.NotAfter(); time.Now().After(end) {
+		return fmt.Errorf("the certificate for webhooks has ended at %s", end)
+	}
+	return nil
 }
 
 // resolved returns the handlers with a selector each, from the scheme where they

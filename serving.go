@@ -58,6 +58,7 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 	config := o.config
 	config.OnHooks = a.learn
 	a.engine = engine.New(config)
+	o.running.Store(a.engine)
 	if err := a.prepare(ctx, o); err != nil {
 		return err
 	}

@@ -204,6 +204,7 @@ func (w *world) quiet(ctx context.Context, during time.Duration) {
 
 // operator is a running operator.
 type operator struct {
+	*kopf.Operator
 	cancel context.CancelFunc
 	stop   func() // and wait
 }
@@ -224,7 +225,7 @@ func (w *world) start(options ...func(*kopf.Options)) *operator {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- op.Run(ctx) }()
-	running := &operator{cancel: cancel, stop: sync.OnceFunc(func() {
+	running := &operator{Operator: op, cancel: cancel, stop: sync.OnceFunc(func() {
 		cancel()
 		var err error
 		Eventually(done).Should(Receive(&err))

@@ -38,12 +38,20 @@ func (d *director) announceHooks(hooks []Hook) {
 	d.OnHooks(slices.Clone(hooks))
 }
 
-// Ready waits until handlers may be called, for indices are complete.
-func (e *Engine) Ready(ctx context.Context) error {
+// IsReady tells whether handlers may be called, for indices are complete.
+func (e *Engine) IsReady() bool {
 	select {
 	case <-e.ready.opened:
-		return nil
+		return true
 	default:
+		return false
+	}
+}
+
+// Ready waits until handlers may be called, for indices are complete.
+func (e *Engine) Ready(ctx context.Context) error {
+	if e.IsReady() {
+		return nil
 	}
 	select {
 	case <-e.ready.opened:
