@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/internal/cluster"
 	"github.com/kopf-go/kopf/on"
 	"github.com/kopf-go/kopf/webhook"
 )
@@ -51,6 +53,24 @@ func (w *world) unconfigure(ctx context.Context) {
 	for _, o := range []client.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfiguration{}} {
 		o.SetName(w.group)
 		Expect(client.IgnoreNotFound(k8s.Client.Delete(ctx, o))).To(Succeed())
+	}
+}
+
+// unruled takes away the policies of the world.
+func (w *world) unruled(ctx context.Context) {
+	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	Expect(k8s.Client.List(ctx, &policies)).To(Succeed())
+	Expect(k8s.Client.List(ctx, &bindings)).To(Succeed())
+	for i := range bindings.Items {
+		if strings.HasSuffix(bindings.Items[i].Name, w.group) {
+			Expect(client.IgnoreNotFound(k8s.Client.Delete(ctx, &bindings.Items[i]))).To(Succeed())
+		}
+	}
+	for i := range policies.Items {
+		if strings.HasSuffix(policies.Items[i].Name, w.group) {
+			Expect(client.IgnoreNotFound(k8s.Client.Delete(ctx, &policies.Items[i]))).To(Succeed())
+		}
 	}
 }
 
@@ -184,6 +204,18 @@ var _ = Describe("admission", func() {
 		w.edit(ctx, "w1", 1)
 		Expect(w.client.Delete(ctx, w.widget("w1", 0))).To(Succeed())
 		Expect(calls.of("main DELETE/ new=false old=true")()).To(BeNumerically(">=", 1))
+	})
+
+	It("has the API server check rules in CEL itself, with no webhook and no certificate", func(ctx SpecContext) {
+		w := newWorld(ctx, "rules", true)
+		on.ValidateCEL[*Widget]("positive", "!has(object.spec.value) || object.spec.value >= 0",
+			on.Resource(w.group+"/v1", cluster.Plural), on.In(w.reg), on.Message("value must not be negative"))
+		operator := w.start(w.answering(func(s *kopf.AdmissionSettings) { s.Endpoint = nil }))
+		DeferCleanup(w.unruled)
+		Eventually(func() error { return w.tried(ctx, "bad", -1) }).Should(MatchError(ContainSubstring("value must not be negative")))
+		Expect(w.tried(ctx, "good", 1)).To(Succeed())
+		operator.stop()
+		Expect(w.tried(ctx, "bad", -1)).To(MatchError(ContainSubstring("value must not be negative")), "rules need no operator")
 	})
 
 	It("answers for the scale of a resource, in its own type", func(ctx SpecContext) {
