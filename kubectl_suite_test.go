@@ -30,7 +30,7 @@ func (w *world) kubectl(ctx context.Context) kubectl {
 	cache := GinkgoT().TempDir()
 	return func(stdin string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, program, append([]string{"--namespace=" + w.namespace, "--cache-dir=" + cache}, args...)...)
-		cmd.Env = append(os.Environ(), "TMPDIR="+cache, "KUBE_EDITOR=sed -i s/phase:.Ready/phase:.Impossible/")
+		cmd.Env = append(os.Environ(), "TMPDIR="+cache, "KUBE_EDITOR=sed -i s/Ready/Impossible/")
 		cmd.Stdin = strings.NewReader(stdin)
 		out, err := cmd.CombinedOutput()
 		GinkgoWriter.Printf("$ kubectl %s\n%s", strings.Join(args, " "), out)
@@ -151,7 +151,9 @@ var _ = Describe("kubectl", func() {
 		Expect(said).To(ContainSubstring(`"w1" is invalid`))
 		kept := regexp.MustCompile(`stored to "(.*)"`).FindStringSubmatch(said) // what the editor showed when it was opened again
 		Expect(kept).To(HaveLen(2), said)
-		Expect(os.ReadFile(kept[1])).To(ContainSubstring("# * status.phase: is impossible"))
+		text, err := os.ReadFile(kept[1])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(text)).To(ContainSubstring("# * status.phase: is impossible"))
 		widget, err = w.get(ctx, "w1")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(widget.Status.Phase).To(Equal("Ready"))
