@@ -113,8 +113,8 @@ func (b *Body) HasFinalizer(name string) bool {
 func (b *Body) DeepCopyObject() runtime.Object { return b }
 
 func (b *Body) decodeTree() (map[string]any, error) {
-	tree := map[string]any{}
-	if err := utiljson.UnmarshalCaseSensitivePreserveInts(b.raw, &tree); err != nil {
+	tree, err := DecodeTree(b.raw)
+	if err != nil {
 		return nil, fmt.Errorf("object is not readable: %w", err)
 	}
 	return tree, nil

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/kopf-go/kopf/internal/body"
 )
 
 // Edited returns an object with what edit changes in object, a typed copy of it; nil if
@@ -24,7 +26,7 @@ func Edited(raw []byte, object any, edit func() (any, error)) ([]byte, error) {
 	if bytes.Equal(before, after) {
 		return nil, nil
 	}
-	merge, err := (&comparison{object: raw, decode: decodeExactly}).between(before, after)
+	merge, err := (&comparison{object: raw, decode: body.DecodeExactly}).between(before, after)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +42,7 @@ func Edited(raw []byte, object any, edit func() (any, error)) ([]byte, error) {
 
 // DecodeExactly decodes an object with its numbers as they are written.
 func DecodeExactly(raw []byte) (map[string]any, error) {
-	value, err := decodeExactly(raw)
+	value, err := body.DecodeExactly(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +51,4 @@ func DecodeExactly(raw []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("got %T where an object is expected", value)
 	}
 	return tree, nil
-}
-
-func decodeExactly(raw []byte) (any, error) {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var value any
-	err := decoder.Decode(&value)
-	return value, err
 }

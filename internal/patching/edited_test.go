@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kopf-go/kopf/internal/body"
 )
 
 type editedUser struct {
@@ -37,8 +39,8 @@ func TestEdited_PAT1(t *testing.T) {
 			t.Errorf("%s: got %s", name, got)
 		}
 		if c.want != "" {
-			a, err1 := decodeExactly(got)
-			b, err2 := decodeExactly([]byte(c.want))
+			a, err1 := body.DecodeExactly(got)
+			b, err2 := body.DecodeExactly([]byte(c.want))
 			if x, y := mustEncode(t, a), mustEncode(t, b); err1 != nil || err2 != nil || x != y {
 				t.Errorf("%s: got %s, want %s", name, x, y)
 			}
