@@ -119,7 +119,7 @@ var _ = Describe("certificates of webhooks", func() {
 					return
 				case <-time.After(20 * time.Millisecond):
 				}
-				if err := w.tried(ctx, fmt.Sprint("w", i), 1); err != nil {
+				if err := w.client.Create(ctx, w.widget(fmt.Sprint("w", i), 1)); err != nil {
 					mu.Lock()
 					failures = append(failures, err)
 					mu.Unlock()
