@@ -19,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/internal/cluster"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/storage"
 	"github.com/kopf-go/kopf/webhook"
 )
 
@@ -54,6 +56,25 @@ func (w *world) unconfigure(ctx context.Context) {
 		o.SetName(w.group)
 		Expect(client.IgnoreNotFound(k8s.Client.Delete(ctx, o))).To(Succeed())
 	}
+}
+
+// counted is what a counter has come to for a handler and an outcome, over all resources.
+func counted(name, handler, outcome string) (sum float64) {
+	GinkgoHelper()
+	families, err := ctrlmetrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if family.GetName() == name && labels["handler"] == handler && labels["outcome"] == outcome {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 // unruled takes away the policies of the world.
@@ -139,6 +160,8 @@ var _ = Describe("admission", func() {
 		Expect(fields).To(ConsistOf("spec.value: must not be negative", "spec.text: is required"))
 		Expect(c.Create(ctx, w.widget("good", 1))).To(Succeed())
 		Expect(heard.all()).To(ContainElements("value is -1", "value is 1"))
+		Expect(counted("kopf_handler_attempts_total", "value", "denied")).To(BeNumerically(">=", 2))
+		Expect(counted("kopf_handler_attempts_total", "value", "allowed")).To(BeNumerically(">=", 1))
 		Expect(w.client.Patch(ctx, w.widget("good", 0), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"value":-5}}`)))).
 			To(MatchError(ContainSubstring("value is not valid")))
 	})
@@ -272,6 +295,59 @@ var _ = Describe("admission", func() {
 				return w.client.Patch(ctx, w.widget("w3", 0), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			}).Should(Succeed())
 		})
+	})
+
+	It("takes its own bookkeeping for bookkeeping, whatever its prefix is, so that it cannot hold up a deletion (B39)", func(ctx SpecContext) {
+		w := newWorld(ctx, "prefixed", true)
+		var calls calls
+		on.Delete(func(context.Context, *kopf.Change[*Widget]) error {
+			calls.add("delete")
+			if calls.total() < 3 {
+				return kopf.Retry(100*time.Millisecond, nil) // whose record is an annotation
+			}
+			return nil
+		}, w.widgets, w.in, on.ID("delete"))
+		on.Validate(func(_ context.Context, a *kopf.Admission[*Widget]) error {
+			if a.New.DeletionTimestamp != nil {
+				return kopf.Reject(403, "never")
+			}
+			return nil
+		}, w.widgets, w.in, on.ID("never"), on.Operations("CREATE", "UPDATE"))
+		w.start(w.answering(), func(o *kopf.Options) {
+			o.Settings.Persistence.ProgressStorage = storage.AnnotationsProgress("state.example.com", storage.AnnotationsOptions{})
+			o.Settings.Persistence.DiffBaseStorage = storage.AnnotationsLastHandled("state.example.com", storage.LastHandledOptions{})
+		})
+		w.create(ctx, "w1", 1)
+		Eventually(func() (map[string]string, error) { return w.annotations(ctx, "w1") }).Should(HaveKey("state.example.com/last-handled-configuration"))
+		Eventually(func() ([]string, error) {
+			found := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+			err := k8s.Client.Get(ctx, client.ObjectKey{Name: w.group}, found)
+			names := []string{}
+			for _, hook := range found.Webhooks {
+				names = append(names, hook.Name)
+			}
+			return names, client.IgnoreNotFound(err)
+		}).ShouldNot(BeEmpty())
+		w.remove(ctx, "w1")
+		Eventually(w.isGone(ctx, "w1")).Should(BeTrue())
+		Expect(calls.total()).To(Equal(3))
+	})
+
+	It("ends with an error when its port is taken", func(ctx SpecContext) {
+		w := newWorld(ctx, "taken", true)
+		DeferCleanup(w.unconfigure)
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		defer taken.Close()
+		on.Validate(func(context.Context, *kopf.Admission[*Widget]) error { return nil }, w.widgets, w.in, on.ID("any"))
+		options := kopf.Options{Registry: w.reg, Config: k8s.Config}
+		options.Settings.Admission = kopf.AdmissionSettings{
+			Endpoint: webhook.URL{Port: taken.Addr().(*net.TCPAddr).Port}, Host: "127.0.0.1", Namespace: w.namespace,
+		}
+		operator, err := kopf.New(options)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(operator.WebhookManifests(ctx, "")).To(ContainSubstring("kind: ValidatingWebhookConfiguration"))
+		Expect(operator.Run(ctx)).To(MatchError(And(ContainSubstring("webhook server"), ContainSubstring("address already in use"))))
 	})
 
 	It("answers by the failure policy when a handler panics or is too slow", func(ctx SpecContext) {

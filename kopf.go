@@ -298,7 +298,7 @@ func (o *Operator) Ready(*http.Request) error {
 		return errors.New("operator does not run")
 	}
 	if !run.IsReady() {
-		return errors.New("indices are not complete yet")
+		return errors.New("resources are not known, or indices not complete, yet")
 	}
 	if o.admission.Endpoint == nil || !serving(o.config.Handlers) {
 		return nil

@@ -22,8 +22,10 @@ import (
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kopf-go/kopf/internal/admission"
+	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/engine"
 	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/webhook"
 )
 
@@ -39,6 +41,7 @@ type admissions struct {
 	log        *slog.Logger
 	engine     *engine.Engine
 	keeper     *webhook.Keeper // nil: nothing is managed
+	essence    func(*body.Body) *state.Essence
 	reviewer   atomic.Pointer[admission.Reviewer]
 
 	mu    sync.Mutex
@@ -58,6 +61,11 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 	config := o.config
 	config.OnHooks = a.learn
 	a.engine = engine.New(config)
+	store, err := state.NewStore(config.State)
+	if err != nil {
+		return err
+	}
+	a.essence = store.Essence
 	o.running.Store(a.engine)
 	if err := a.prepare(ctx, o); err != nil {
 		return err
@@ -84,7 +92,7 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 		configuring.run("configurations of webhooks", a.keeper.Run)
 		configuring.run("configurations of webhooks", a.keep)
 	}
-	err := a.engine.Run(ctx)
+	err = a.engine.Run(ctx)
 	configuring.end()
 	a.leave(ctx)
 	serving.end() // those that have come are answered
@@ -210,7 +218,7 @@ func (a *admissions) newReviewer(found []engine.Hook, hooks []webhook.Hook) *adm
 			}
 			return a.engine.MemosOf(resource.GroupResource(), uid)
 		},
-		Ready: a.engine.Ready, Serves: a.namespaces.Match, ValidateTerminating: a.settings.ValidateTerminating, Log: a.log,
+		Essence: a.essence, Ready: a.engine.Ready, Observe: a.engine.CountReview, Serves: a.namespaces.Match, ValidateTerminating: a.settings.ValidateTerminating, Log: a.log,
 	}
 	for i, h := range found {
 		handler := admission.Handler{Handler: h.Handler, Group: groups[keyOf(hooks[i])]}

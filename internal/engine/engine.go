@@ -49,6 +49,7 @@ type Engine struct {
 	loops    *loops
 	memos    registry.Memos // of the operator
 	director atomic.Pointer[director]
+	hooked   atomic.Bool // OnHooks was called
 
 	// handling is what handlers run with; it ends when the operator stops. writing is
 	// for requests: it lasts until what was begun is written down. working is for work in

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/registry"
 )
 
@@ -36,10 +38,24 @@ func (d *director) announceHooks(hooks []Hook) {
 	}
 	d.hooks = hooks
 	d.OnHooks(slices.Clone(hooks))
+	d.hooked.Store(true)
 }
 
-// IsReady tells whether handlers may be called, for indices are complete.
+// CountReview counts what an admission handler has said of a request.
+func (e *Engine) CountReview(h *registry.Handler, resource schema.GroupVersionResource, outcome string, _ time.Duration) {
+	metrics.Attempts.WithLabelValues(resourceName(resource), h.ID, outcome).Inc()
+}
+
+// IsReady tells whether handlers may be called: it is known which resources those for
+// requests are for, if there are any, and indices are complete.
 func (e *Engine) IsReady() bool {
+	if e.OnHooks != nil && !e.hooked.Load() {
+		return false
+	}
+	return e.indexed()
+}
+
+func (e *Engine) indexed() bool {
 	select {
 	case <-e.ready.opened:
 		return true
@@ -50,7 +66,7 @@ func (e *Engine) IsReady() bool {
 
 // Ready waits until handlers may be called, for indices are complete.
 func (e *Engine) Ready(ctx context.Context) error {
-	if e.IsReady() {
+	if e.indexed() {
 		return nil
 	}
 	select {
@@ -83,9 +99,6 @@ func (e *Engine) MemosOf(resource schema.GroupResource, uid types.UID) *registry
 	}
 	return &registry.Memos{Operator: &e.memos}
 }
-
-// Memos are those of the operator.
-func (e *Engine) Memos() *registry.Memos { return &e.memos }
 
 // Hooks looks once at what the API serves, and returns all handlers for requests with the
 // resources that they are for. It is for an engine that does not run.

@@ -10,7 +10,7 @@ import (
 )
 
 // Attempts counts calls of handlers by their outcome: succeeded, waiting for
-// sub-handlers, ignored, retried or failed.
+// sub-handlers, ignored, retried or failed; of admission handlers: allowed, denied or failed.
 var Attempts = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "kopf_handler_attempts_total",
 	Help: "Attempts of handlers, by kind of resource, handler and outcome.",
