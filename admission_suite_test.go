@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -75,6 +76,17 @@ func counted(name, handler, outcome string) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// noted are certificates that note what they are told.
+type noted struct {
+	*webhook.OwnCertificates
+	applied atomic.Int32
+}
+
+func (n *noted) Applied(bundle []byte) {
+	n.OwnCertificates.Applied(bundle)
+	n.applied.Add(1)
 }
 
 // unruled takes away the policies of the world.
@@ -160,6 +172,9 @@ var _ = Describe("admission", func() {
 		Expect(fields).To(ConsistOf("spec.value: must not be negative", "spec.text: is required"))
 		Expect(c.Create(ctx, w.widget("good", 1))).To(Succeed())
 		Expect(heard.all()).To(ContainElements("value is -1", "value is 1"))
+		elsewhere := w.widget("bad", -1)
+		elsewhere.Namespace = metav1.NamespaceDefault
+		Expect(w.client.Create(ctx, elsewhere, client.DryRunAll)).To(Succeed(), "the operator is not for that namespace")
 		Expect(counted("kopf_handler_attempts_total", "value", "denied")).To(BeNumerically(">=", 2))
 		Expect(counted("kopf_handler_attempts_total", "value", "allowed")).To(BeNumerically(">=", 1))
 		Expect(w.client.Patch(ctx, w.widget("good", 0), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"value":-5}}`)))).
@@ -331,6 +346,17 @@ var _ = Describe("admission", func() {
 		w.remove(ctx, "w1")
 		Eventually(w.isGone(ctx, "w1")).Should(BeTrue())
 		Expect(calls.total()).To(Equal(3))
+	})
+
+	It("tells its certificates that others configure them if it does not", func(ctx SpecContext) {
+		w := newWorld(ctx, "unmanaged", true)
+		on.Validate(func(context.Context, *kopf.Admission[*Widget]) error { return nil }, w.widgets, w.in, on.ID("any"))
+		certificates := &noted{OwnCertificates: &webhook.OwnCertificates{}}
+		operator := w.start(w.answering(func(s *kopf.AdmissionSettings) {
+			s.Managed, s.Namespace, s.Certificates = "", w.namespace, certificates
+		}))
+		Eventually(func() error { return operator.Ready(nil) }).Should(Succeed())
+		Eventually(certificates.applied.Load).Should(BeNumerically(">", 0))
 	})
 
 	It("ends with an error when its port is taken", func(ctx SpecContext) {
