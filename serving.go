@@ -57,7 +57,10 @@ func serving(handlers []*registry.Handler) bool {
 
 // serveAdmission runs an operator together with what serves its requests.
 func (o *Operator) serveAdmission(ctx context.Context) error {
-	a := &admissions{settings: o.admission, endpoint: o.admission.Endpoint, name: o.webhookOptions("").Name, namespaces: o.config.Namespaces, log: o.config.Log, news: make(chan struct{}, 1)}
+	a := &admissions{
+		settings: o.admission, endpoint: o.admission.Endpoint, name: o.webhookOptions("").Name,
+		namespaces: o.config.Namespaces, log: o.config.Log, news: make(chan struct{}, 1),
+	}
 	config := o.config
 	config.OnHooks = a.learn
 	a.engine = engine.New(config)
@@ -80,13 +83,13 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	serving := newStage(ctx, fail)
+	answering := newStage(ctx, fail)
 	configuring := newStage(ctx, fail)
 	if a.endpoint != nil {
-		serving.run("certificates of webhooks", func(ctx context.Context) error {
+		answering.run("certificates of webhooks", func(ctx context.Context) error {
 			return a.settings.Certificates.Run(ctx, o.admission.Endpoint.Names(), a.trust)
 		})
-		serving.run("webhook server", a.serve)
+		answering.run("webhook server", a.serve)
 	}
 	if a.keeper != nil {
 		configuring.run("configurations of webhooks", a.keeper.Run)
@@ -95,7 +98,7 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 	err = a.engine.Run(ctx)
 	configuring.end()
 	a.leave(ctx)
-	serving.end() // those that have come are answered
+	answering.end() // those that have come are answered
 	if cause := context.Cause(ctx); errors.As(cause, new(*stageError)) {
 		err = errors.Join(cause, err)
 	}
@@ -214,7 +217,7 @@ func (a *admissions) newReviewer(found []engine.Hook, hooks []webhook.Hook) *adm
 	reviewer := &admission.Reviewer{
 		Memos: func(resource schema.GroupVersionResource, uid types.UID, create bool) *registry.Memos {
 			if create {
-				uid = ""
+				return a.engine.MemosOfNone()
 			}
 			return a.engine.MemosOf(resource.GroupResource(), uid)
 		},

@@ -77,8 +77,8 @@ func (e *Engine) Ready(ctx context.Context) error {
 	}
 }
 
-// MemosOf are the memos of an object of a resource, if it is followed; else, as for one that
-// is only being created, such that nobody else will see (ADM-6).
+// MemosOf are the memos of an object of a resource, if it is followed; else such that
+// nobody else will see.
 func (e *Engine) MemosOf(resource schema.GroupResource, uid types.UID) *registry.Memos {
 	var kinds []*kind
 	if d := e.director.Load(); d != nil {
@@ -97,8 +97,11 @@ func (e *Engine) MemosOf(resource schema.GroupResource, uid types.UID) *registry
 			return o.Memos()
 		}
 	}
-	return &registry.Memos{Operator: &e.memos}
+	return e.MemosOfNone()
 }
+
+// MemosOfNone are for an object that is only being created: nobody else will see them (ADM-6).
+func (e *Engine) MemosOfNone() *registry.Memos { return &registry.Memos{Operator: &e.memos} }
 
 // Hooks looks once at what the API serves, and returns all handlers for requests with the
 // resources that they are for. It is for an engine that does not run.
