@@ -293,7 +293,7 @@ var _ = Describe("admission", func() {
 		}
 		on.Validate(func(context.Context, *kopf.Admission[*Widget]) error { return kopf.Reject(403, "never") },
 			w.widgets, w.in, on.ID("never"), on.Operations("CREATE", "UPDATE"))
-		w.start(w.answering())
+		operator := w.start(w.answering())
 		Eventually(func() error { return w.tried(ctx, "new", 1) }).Should(MatchError(ContainSubstring("never")))
 		w.remove(ctx, "w1")
 		w.remove(ctx, "w2")
@@ -305,7 +305,7 @@ var _ = Describe("admission", func() {
 		}
 		w.patch(ctx, "w2", `{"metadata":{"finalizers":null}}`)
 		DeferCleanup(func(ctx context.Context) {
-			w.unconfigure(ctx)
+			operator.stop() // or it would put the configuration back
 			Eventually(func() error {
 				return w.client.Patch(ctx, w.widget("w3", 0), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			}).Should(Succeed())
