@@ -25,6 +25,7 @@ import (
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/internal/cluster"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/storage"
 	"github.com/kopf-go/kopf/webhook"
 )
@@ -40,10 +41,10 @@ func freePort() int {
 
 // answering has the operator answer the API server's requests, with configurations that go
 // with the spec.
-func (w *world) answering(more ...func(*kopf.AdmissionSettings)) func(*kopf.Options) {
+func (w *world) answering(more ...func(*settings.Admission)) func(*kopf.Options) {
 	GinkgoHelper()
 	DeferCleanup(w.unconfigure)
-	settings := kopf.AdmissionSettings{
+	settings := settings.Admission{
 		Endpoint: webhook.URL{Port: freePort()}, Managed: w.group, Host: "127.0.0.1", Namespace: metav1.NamespaceDefault,
 	}
 	for _, m := range more {
@@ -248,7 +249,7 @@ var _ = Describe("admission", func() {
 		w := newWorld(ctx, "rules", true)
 		on.ValidateCEL[*Widget]("positive", "!has(object.spec.value) || object.spec.value >= 0",
 			on.Resource(w.group+"/v1", cluster.Plural), on.In(w.reg), on.Message("value must not be negative"))
-		operator := w.start(w.answering(func(s *kopf.AdmissionSettings) { s.Endpoint = nil }))
+		operator := w.start(w.answering(func(s *settings.Admission) { s.Endpoint = nil }))
 		DeferCleanup(w.unruled)
 		Eventually(func() error { return w.tried(ctx, "bad", -1) }).Should(MatchError(ContainSubstring("value must not be negative")))
 		Expect(w.tried(ctx, "good", 1)).To(Succeed())
@@ -352,7 +353,7 @@ var _ = Describe("admission", func() {
 		w := newWorld(ctx, "unmanaged", true)
 		on.Validate(func(context.Context, *kopf.Admission[*Widget]) error { return nil }, w.widgets, w.in, on.ID("any"))
 		certificates := &noted{OwnCertificates: &webhook.OwnCertificates{}}
-		operator := w.start(w.answering(func(s *kopf.AdmissionSettings) {
+		operator := w.start(w.answering(func(s *settings.Admission) {
 			s.Managed, s.Namespace, s.Certificates = "", w.namespace, certificates
 		}))
 		Eventually(func() error { return operator.Ready(nil) }).Should(Succeed())
@@ -367,7 +368,7 @@ var _ = Describe("admission", func() {
 		defer taken.Close()
 		on.Validate(func(context.Context, *kopf.Admission[*Widget]) error { return nil }, w.widgets, w.in, on.ID("any"))
 		options := kopf.Options{Registry: w.reg, Config: k8s.Config}
-		options.Settings.Admission = kopf.AdmissionSettings{
+		options.Settings.Admission = settings.Admission{
 			Endpoint: webhook.URL{Port: taken.Addr().(*net.TCPAddr).Port}, Host: "127.0.0.1", Namespace: w.namespace,
 		}
 		operator, err := kopf.New(options)
@@ -388,7 +389,7 @@ var _ = Describe("admission", func() {
 			}
 			return nil
 		}, w.widgets, w.in, on.ID("fails"), on.Operations("CREATE"))
-		w.start(w.answering(func(s *kopf.AdmissionSettings) { s.Timeout = time.Second }))
+		w.start(w.answering(func(s *settings.Admission) { s.Timeout = time.Second }))
 		Eventually(func() error { return w.tried(ctx, "tried", 1) }).Should(HaveOccurred())
 		Expect(w.tried(ctx, "tried", 1)).To(MatchError(ContainSubstring("fails")))
 		began := time.Now()

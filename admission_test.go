@@ -10,6 +10,7 @@ import (
 
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/webhook"
 )
 
@@ -18,15 +19,15 @@ import (
 func TestEndpointIsNeeded_ADM2(t *testing.T) {
 	allow := func(context.Context, *kopf.Admission[*Widget]) error { return nil }
 	for name, c := range map[string]struct {
-		settings kopf.AdmissionSettings
+		settings settings.Admission
 		want     []string
 	}{
-		"nothing is said":     {kopf.AdmissionSettings{}, []string{"admission_test.go:", "validate handler check", "Settings.Admission.Endpoint"}},
-		"a tunnel to nowhere": {kopf.AdmissionSettings{Endpoint: webhook.Service{}, Tunnel: tunnel{}}, []string{"Tunnel needs an Endpoint that is a webhook.URL"}},
-		"half a second":       {kopf.AdmissionSettings{Endpoint: webhook.URL{}, Timeout: time.Second / 2}, []string{"Timeout is 500ms"}},
-		"a minute":            {kopf.AdmissionSettings{Endpoint: webhook.URL{}, Timeout: time.Minute}, []string{"Timeout is 1m0s"}},
-		"a URL":               {kopf.AdmissionSettings{Endpoint: webhook.URL{}}, nil},
-		"a Service":           {kopf.AdmissionSettings{Endpoint: webhook.Service{Namespace: "ns", Name: "op"}, Timeout: time.Second}, nil},
+		"nothing is said":     {settings.Admission{}, []string{"admission_test.go:", "validate handler check", "Settings.Admission.Endpoint"}},
+		"a tunnel to nowhere": {settings.Admission{Endpoint: webhook.Service{}, Tunnel: tunnel{}}, []string{"Tunnel needs an Endpoint that is a webhook.URL"}},
+		"half a second":       {settings.Admission{Endpoint: webhook.URL{}, Timeout: time.Second / 2}, []string{"Timeout is 500ms"}},
+		"a minute":            {settings.Admission{Endpoint: webhook.URL{}, Timeout: time.Minute}, []string{"Timeout is 1m0s"}},
+		"a URL":               {settings.Admission{Endpoint: webhook.URL{}}, nil},
+		"a Service":           {settings.Admission{Endpoint: webhook.Service{Namespace: "ns", Name: "op"}, Timeout: time.Second}, nil},
 	} {
 		reg := kopf.NewRegistry()
 		on.Validate(allow, on.Resource("example.com/v1", "widgets"), on.In(reg), on.ID("check"))

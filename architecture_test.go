@@ -10,8 +10,9 @@ import (
 // The arrows between the packages: who may import whom among our own, directly.
 // ARCHITECTURE.md draws them. What is not listed may import nothing of ours.
 var arrows = map[string][]string{
-	"":                         {"daemons", "indexing", "internal/admission", "internal/body", "internal/engine", "internal/logging", "internal/outcome", "internal/registry", "internal/state", "internal/stream", "storage", "typed", "webhook"},
+	"":                         {"daemons", "indexing", "internal/admission", "internal/body", "internal/engine", "internal/logging", "internal/outcome", "internal/registry", "internal/state", "internal/stream", "settings", "storage", "typed", "webhook"},
 	"on":                       {"daemons", "diff", "filters", "indexing", "internal/fieldpath", "internal/registry", "typed"},
+	"settings":                 {"storage", "typed", "webhook"},
 	"typed":                    {"diff", "internal/body", "internal/patching", "internal/registry"},
 	"filters":                  {"diff"},
 	"diff":                     {},

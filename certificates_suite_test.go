@@ -20,6 +20,7 @@ import (
 
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/webhook"
 )
 
@@ -81,7 +82,7 @@ var _ = Describe("certificates of webhooks", func() {
 		ports := []int{freePort(), freePort()}
 		front := balance(ports...)
 		replica := func(port int) func(*kopf.Options) {
-			return w.answering(func(s *kopf.AdmissionSettings) {
+			return w.answering(func(s *settings.Admission) {
 				s.Endpoint, s.Port = webhook.URL{Port: front}, port
 				s.Certificates = &webhook.OwnCertificates{
 					Secret: secret, Lifetime: time.Minute, RenewBefore: 50 * time.Second, Settle: time.Second,

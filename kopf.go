@@ -39,6 +39,7 @@ import (
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/internal/stream"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/typed"
 )
 
@@ -80,6 +81,8 @@ type (
 	EventType = typed.EventType
 	// Registry collects registrations, for operators that do not use the default one.
 	Registry = registry.Registry
+	// Settings tune an operator; see package settings.
+	Settings = settings.Settings
 )
 
 // The reasons of changes.
@@ -206,7 +209,7 @@ type Options struct {
 // Operator runs handlers. Make it with New.
 type Operator struct {
 	name       string
-	admission  AdmissionSettings
+	admission  settings.Admission
 	connection *rest.Config
 	httpClient *http.Client
 	running    atomic.Pointer[engine.Engine] // nil: it does not run
@@ -227,10 +230,10 @@ func New(o Options) (*Operator, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	kept, keptErr := o.Settings.Persistence.state(o.Name, o.Logger)
+	kept, keptErr := stateConfig(o.Settings.Persistence, o.Name, o.Logger)
 	namespaces, namespaceErr := engine.ParseNamespaces(o.Namespaces)
 	handlers, handlerErr := resolved(o.Registry, o.Scheme)
-	admission, admissionErr := o.Settings.Admission.complete(handlers)
+	admission, admissionErr := completeAdmission(o.Settings.Admission, handlers)
 	if err := errors.Join(keptErr, namespaceErr, o.Registry.Err(), handlerErr, admissionErr); err != nil {
 		return nil, err
 	}
@@ -258,7 +261,7 @@ func New(o Options) (*Operator, error) {
 	}
 	return &Operator{registry: o.Registry, name: o.Name, admission: admission, connection: connection, httpClient: httpClient, config: engine.Config{
 		Client: client, Discovery: discoverer, Handlers: handlers, Namespaces: namespaces,
-		Naming: kept.Naming, State: kept, Settings: o.Settings.engine(), Log: o.Logger,
+		Naming: kept.Naming, State: kept, Settings: engineSettings(o.Settings), Log: o.Logger,
 	}}, nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 )
 
 type testResource = Resource[struct {
@@ -189,7 +190,7 @@ func TestNewDefaults(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	op, err = New(Options{
 		Name: "widgets", Namespaces: []string{"a,b", "!c"}, Registry: NewRegistry(), Config: given, Logger: log,
-		Settings: Settings{Queueing: QueueingSettings{ExitTimeout: time.Hour}},
+		Settings: Settings{Queueing: settings.Queueing{ExitTimeout: time.Hour}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/storage"
 )
 
@@ -55,19 +56,19 @@ func TestPersistenceSettings_SET3_SET5(t *testing.T) {
 	}{
 		{"FIN-1: Kopf's defaults", Options{}, map[string]int{"kopf.zalando.org": 4}, "kopf.zalando.org/KopfFinalizerMarker"},
 		{"SET-5: a name", Options{Name: "w"}, map[string]int{"w.kopf.zalando.org": 5}, "w.kopf.zalando.org/finalizer"},
-		{"FIN-1: a finalizer wins", Options{Name: "w", Settings: Settings{Persistence: PersistenceSettings{Finalizer: "example.com/f"}}},
+		{"FIN-1: a finalizer wins", Options{Name: "w", Settings: Settings{Persistence: settings.Persistence{Finalizer: "example.com/f"}}},
 			map[string]int{"w.kopf.zalando.org": 5}, "example.com/f"},
-		{"SET-5: storages", Options{Settings: Settings{Persistence: PersistenceSettings{
+		{"SET-5: storages", Options{Settings: Settings{Persistence: settings.Persistence{
 			ProgressStorage: storage.AnnotationsProgress(mine, storage.AnnotationsOptions{}),
 			DiffBaseStorage: storage.AnnotationsLastHandled(mine, storage.LastHandledOptions{}),
 		}}}, map[string]int{mine: 5}, "kopf.zalando.org/KopfFinalizerMarker"},
-		{"SET-5: storages win over the name, but for what none keeps", Options{Name: "w", Settings: Settings{Persistence: PersistenceSettings{
+		{"SET-5: storages win over the name, but for what none keeps", Options{Name: "w", Settings: Settings{Persistence: settings.Persistence{
 			ProgressStorage: storage.AnnotationsProgress(mine, storage.AnnotationsOptions{}),
 		}}}, map[string]int{mine: 2, "w.kopf.zalando.org": 4}, "w.kopf.zalando.org/finalizer"},
-		{"DB-5: the default of the other storage is Kopf's", Options{Settings: Settings{Persistence: PersistenceSettings{
+		{"DB-5: the default of the other storage is Kopf's", Options{Settings: Settings{Persistence: settings.Persistence{
 			ProgressStorage: storage.AnnotationsProgress(mine, storage.AnnotationsOptions{}),
 		}}}, map[string]int{mine: 4, "kopf.zalando.org": 1}, "kopf.zalando.org/KopfFinalizerMarker"},
-		{"SET-3: status", Options{Settings: Settings{Persistence: PersistenceSettings{
+		{"SET-3: status", Options{Settings: Settings{Persistence: settings.Persistence{
 			ProgressStorage: storage.StatusProgress(storage.StatusOptions{}),
 			DiffBaseStorage: storage.StatusLastHandled(storage.StatusLastHandledOptions{}),
 		}}}, map[string]int{"status": 1, "kopf.zalando.org": 2}, "kopf.zalando.org/KopfFinalizerMarker"},
@@ -93,7 +94,7 @@ func TestPersistenceSettings_SET3_SET5(t *testing.T) {
 
 // SET-4, T062.
 func TestMistakesInPersistenceSettings_SET4_T062(t *testing.T) {
-	for want, s := range map[string]PersistenceSettings{
+	for want, s := range map[string]settings.Persistence{
 		"the annotation prefix of a storage is empty": {ProgressStorage: storage.AnnotationsProgress("", storage.AnnotationsOptions{})},
 		"prefix of a storage is empty":                {DiffBaseStorage: storage.AnnotationsLastHandled("", storage.LastHandledOptions{})},
 		`storage field "status..x" has an empty key`:  {ProgressStorage: storage.StatusProgress(storage.StatusOptions{Field: "status..x"})},
@@ -115,7 +116,7 @@ func TestALongPrefixIsAWarning_SET4_T062(t *testing.T) {
 		prefix = strings.ReplaceAll(prefix, ".b", "bb")
 		_, err := New(Options{
 			Registry: NewRegistry(), Config: nowhere(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Settings: Settings{Persistence: PersistenceSettings{ProgressStorage: storage.AnnotationsProgress(prefix, storage.AnnotationsOptions{})}},
+			Settings: Settings{Persistence: settings.Persistence{ProgressStorage: storage.AnnotationsProgress(prefix, storage.AnnotationsOptions{})}},
 		})
 		if err != nil || len(prefix) != length || strings.Contains(log.String(), "annotation prefix is very long") != warned {
 			t.Errorf("%d characters: %v, %s", len(prefix), err, log.String())

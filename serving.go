@@ -26,6 +26,7 @@ import (
 	"github.com/kopf-go/kopf/internal/engine"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/webhook"
 )
 
@@ -34,7 +35,7 @@ const leaveTimeout = 5 * time.Second
 
 // admissions serve requests for an operator that runs.
 type admissions struct {
-	settings   AdmissionSettings
+	settings   settings.Admission
 	endpoint   webhook.Endpoint
 	name       string // of the configurations
 	namespaces engine.Namespaces

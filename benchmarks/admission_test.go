@@ -28,6 +28,7 @@ import (
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/internal/cluster"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/webhook"
 )
 
@@ -250,7 +251,7 @@ func runKopfWebhook(ctx context.Context, o operatorOptions) error {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	operator, err := kopf.New(kopf.Options{
 		Registry: reg, Config: streamed(newEventAPI(0)), Logger: log,
-		Settings: kopf.Settings{Admission: kopf.AdmissionSettings{
+		Settings: kopf.Settings{Admission: settings.Admission{
 			Endpoint: webhook.URL{Port: port}, Host: "127.0.0.1", Certificates: inMemory{&webhook.OwnCertificates{Log: log}},
 		}},
 	})

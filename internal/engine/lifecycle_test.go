@@ -7,23 +7,24 @@ import (
 	"time"
 
 	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/settings"
 )
 
 // LIF-1, LIF-4, T088: what a lifecycle picks runs in a cycle of its own, with a write
 // after it; all selected handlers have a record from the first one on.
 func TestLifecycles_LIF4_T088(t *testing.T) {
 	for name, c := range map[string]struct {
-		lifecycle kopf.Lifecycle
+		lifecycle settings.Lifecycle
 		writes    int
 		calls     string
 	}{
 		"default":     {nil, 2, "a b c b"},
-		"all at once": {kopf.AllAtOnce, 2, "a b c b"},
-		"one by one":  {kopf.OneByOne, 4, "a b c b"},
-		"asap":        {kopf.ASAP, 4, "a b c b"},
-		"shuffled":    {kopf.Shuffled, 2, ""},
-		"randomized":  {kopf.Randomized, 4, ""},
-		"last first":  {func(due []kopf.Due) []kopf.Due { return due[len(due)-1:] }, 4, "c b a b"},
+		"all at once": {settings.AllAtOnce, 2, "a b c b"},
+		"one by one":  {settings.OneByOne, 4, "a b c b"},
+		"asap":        {settings.ASAP, 4, "a b c b"},
+		"shuffled":    {settings.Shuffled, 2, ""},
+		"randomized":  {settings.Randomized, 4, ""},
+		"last first":  {func(due []settings.Due) []settings.Due { return due[len(due)-1:] }, 4, "c b a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scenario(t, func(w *world) {
@@ -55,7 +56,7 @@ func TestLifecycles_LIF4_T088(t *testing.T) {
 // LIF-4: one that waits for its turn has a record without attempts, as in B.3.4.
 func TestLifecycleRecords_LIF4(t *testing.T) {
 	scenario(t, func(w *world) {
-		w.settings.Execution.Lifecycle = kopf.OneByOne
+		w.settings.Execution.Lifecycle = settings.OneByOne
 		w.start(func(h handlers) {
 			h.create("a", failing(kopf.Retry(time.Hour, nil)))
 			h.create("b", sleeping(time.Minute))
@@ -72,7 +73,7 @@ func TestLifecycleRecords_LIF4(t *testing.T) {
 func TestLifecyclePicksNobody(t *testing.T) {
 	scenario(t, func(w *world) {
 		asked := 0
-		w.settings.Execution.Lifecycle = func(due []kopf.Due) []kopf.Due {
+		w.settings.Execution.Lifecycle = func(due []settings.Due) []settings.Due {
 			if asked++; asked <= 3 {
 				return nil
 			}
@@ -89,7 +90,7 @@ func TestLifecyclePicksNobody(t *testing.T) {
 // LIF-3, SUB-4: sub-handlers have the lifecycle of their parents.
 func TestLifecycleOfSubhandlers_LIF3_SUB4(t *testing.T) {
 	scenario(t, func(w *world) {
-		w.settings.Execution.Lifecycle = kopf.ASAP
+		w.settings.Execution.Lifecycle = settings.ASAP
 		w.start(func(h handlers) {
 			h.create("parent", func(_ context.Context, c *change) error {
 				h.sub(c, "a", nil)

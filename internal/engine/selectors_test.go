@@ -13,6 +13,7 @@ import (
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/internal/simulated"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/storage"
 )
 
@@ -348,9 +349,9 @@ func TestMetadataOnly(t *testing.T) {
 
 // A storage that keeps state outside of the metadata has to see it.
 func TestMetadataAndStateInBody(t *testing.T) {
-	for name, keep := range map[string]func(*kopf.PersistenceSettings){
-		"progress": func(s *kopf.PersistenceSettings) { s.ProgressStorage = storage.StatusProgress(storage.StatusOptions{}) },
-		"last handled": func(s *kopf.PersistenceSettings) {
+	for name, keep := range map[string]func(*settings.Persistence){
+		"progress": func(s *settings.Persistence) { s.ProgressStorage = storage.StatusProgress(storage.StatusOptions{}) },
+		"last handled": func(s *settings.Persistence) {
 			s.DiffBaseStorage = storage.StatusLastHandled(storage.StatusLastHandledOptions{})
 		},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/kopf-go/kopf/filters"
 	"github.com/kopf-go/kopf/internal/simulated"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 )
 
 // Whatever happens to sources and targets, each target's handler has seen at last what it
@@ -229,7 +230,7 @@ func (p *wakes) look(ctx context.Context, c *change, process int, index *kopf.In
 
 func (p *wakes) run() {
 	p.allow("handling failed", "conflict")
-	lifecycles := []kopf.Lifecycle{nil, kopf.OneByOne, kopf.ASAP}
+	lifecycles := []settings.Lifecycle{nil, settings.OneByOne, settings.ASAP}
 	p.settings.Execution.Lifecycle = lifecycles[p.dice.IntN(len(lifecycles))]
 	for i := range 12 {
 		p.source(fmt.Sprint("source", i), 1+i%4, fmt.Sprint("colour ", i%3))

@@ -12,6 +12,7 @@ import (
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/internal/simulated"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 )
 
 // A handler that is through is called at once although others of the same change are not,
@@ -128,8 +129,8 @@ func TestWokenWithAnUpdate(t *testing.T) {
 // Whatever lifecycle picks among those that were woken, each is called once, and nothing is
 // written for it.
 func TestWokenByLifecycles(t *testing.T) {
-	for name, lifecycle := range map[string]kopf.Lifecycle{
-		"all at once": kopf.AllAtOnce, "one by one": kopf.OneByOne, "asap": kopf.ASAP, "randomized": kopf.Randomized, "shuffled": kopf.Shuffled,
+	for name, lifecycle := range map[string]settings.Lifecycle{
+		"all at once": settings.AllAtOnce, "one by one": settings.OneByOne, "asap": settings.ASAP, "randomized": settings.Randomized, "shuffled": settings.Shuffled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			scenario(t, func(w *world) {

@@ -1,13 +1,13 @@
-package kopf
+// Package settings holds what can be tuned of an operator, in groups of the names that they
+// have in Kopf (SET-2). Zero values stand for the defaults, so a program sets only what it
+// wants otherwise:
+//
+//	kopf.Options{Settings: settings.Settings{Queueing: settings.Queueing{WorkerLimit: 20}}}
+package settings
 
 import (
-	"cmp"
-	"log/slog"
-	"slices"
 	"time"
 
-	"github.com/kopf-go/kopf/internal/engine"
-	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/storage"
 )
 
@@ -15,23 +15,23 @@ import (
 // values stand for the defaults.
 type Settings struct {
 	// Execution is how handlers are called.
-	Execution ExecutionSettings
+	Execution Execution
 	// Queueing is how objects are worked on.
-	Queueing QueueingSettings
+	Queueing Queueing
 	// Persistence is what is kept on objects.
-	Persistence PersistenceSettings
+	Persistence Persistence
 	// Networking is about requests.
-	Networking NetworkingSettings
+	Networking Networking
 	// Watching is how changes are noticed.
-	Watching WatchingSettings
+	Watching Watching
 	// Scanning is how resources are found.
-	Scanning ScanningSettings
+	Scanning Scanning
 	// Admission is how requests come to validating and mutating handlers.
-	Admission AdmissionSettings
+	Admission Admission
 }
 
-// ExecutionSettings say how handlers are called.
-type ExecutionSettings struct {
+// Execution says how handlers are called.
+type Execution struct {
 	// DefaultBackoff is the pause after a failed attempt of a handler that does not
 	// say one itself. Default: 1 minute.
 	DefaultBackoff time.Duration
@@ -42,8 +42,8 @@ type ExecutionSettings struct {
 	CheckpointInterval time.Duration
 }
 
-// QueueingSettings say how objects are worked on.
-type QueueingSettings struct {
+// Queueing says how objects are worked on.
+type Queueing struct {
 	// WorkerLimit is how many objects are worked on at the same time, not counting
 	// those whose handlers are running. Default: 100.
 	WorkerLimit int
@@ -62,10 +62,10 @@ type QueueingSettings struct {
 	ExitTimeout time.Duration
 }
 
-// PersistenceSettings say what is kept on objects, and where. To other names or storages
+// Persistence says what is kept on objects, and where. To other names or storages
 // all objects are new: do not change them while there are objects, or use storage.Multi
 // for a transition (SET-6).
-type PersistenceSettings struct {
+type Persistence struct {
 	// Finalizer is what holds an object until its delete handlers are through. Default:
 	// kopf.zalando.org/KopfFinalizerMarker, or with Options.Name,
 	// NAME.kopf.zalando.org/finalizer (FIN-1).
@@ -92,14 +92,14 @@ type PersistenceSettings struct {
 	ConsistencyTimeout time.Duration
 }
 
-// NetworkingSettings are about requests.
-type NetworkingSettings struct {
+// Networking is about requests.
+type Networking struct {
 	// RequestTimeout limits each write. Default: 30 seconds.
 	RequestTimeout time.Duration
 }
 
-// WatchingSettings say how changes are noticed.
-type WatchingSettings struct {
+// Watching says how changes are noticed.
+type Watching struct {
 	// InactivityTimeout is for how long nothing, not even a bookmark, may come over
 	// a watch until its connection is taken for dead, and the watch is opened anew
 	// from the last seen version; nothing is missed by that. It limits each list
@@ -109,10 +109,10 @@ type WatchingSettings struct {
 	InactivityTimeout time.Duration
 }
 
-// ScanningSettings say how resources are found: by looking at what the API serves,
+// Scanning says how resources are found: by looking at what the API serves,
 // and at CustomResourceDefinitions, so that resources that come or go are noticed
 // without a restart.
-type ScanningSettings struct {
+type Scanning struct {
 	// Interval is the pause between looks at what the API serves, if the operator may
 	// not list and watch CustomResourceDefinitions; where it may, there is nothing to
 	// look for, unless a resource is not served yet or could not be read, which makes
@@ -122,72 +122,3 @@ type ScanningSettings struct {
 	// not noticed, and those that go leave an error in the log (OBS-7).
 	Disabled bool
 }
-
-// engine returns the settings in the form of the engine, which knows no groups.
-func (s Settings) engine() engine.Settings {
-	return engine.Settings{
-		DefaultBackoff:     s.Execution.DefaultBackoff,
-		Lifecycle:          s.Execution.Lifecycle.engine(),
-		CheckpointInterval: s.Execution.CheckpointInterval,
-		MaxCycles:          s.Queueing.WorkerLimit,
-		ErrorDelays:        s.Queueing.ErrorDelays,
-		ExitTimeout:        s.Queueing.ExitTimeout,
-		ConsistencyTimeout: s.Persistence.ConsistencyTimeout,
-		LoopLimit:          s.Queueing.LoopLimit,
-		LoopWindow:         s.Queueing.LoopWindow,
-		RequestTimeout:     s.Networking.RequestTimeout,
-		InactivityTimeout:  s.Watching.InactivityTimeout,
-		DiscoveryInterval:  s.Scanning.Interval,
-		DiscoverOnce:       s.Scanning.Disabled,
-		StateInBody:        s.Persistence.inBody(),
-	}
-}
-
-// inBody tells whether a storage that was chosen reads more of objects than their
-// metadata. The default one does too, but only for what operators with other settings
-// left there.
-func (s PersistenceSettings) inBody() bool {
-	var paths [][]string
-	if s.ProgressStorage != nil {
-		paths = append(paths, s.ProgressStorage.Own().Paths...)
-	}
-	if s.DiffBaseStorage != nil {
-		paths = append(paths, s.DiffBaseStorage.Own().Paths...)
-	}
-	return slices.ContainsFunc(paths, func(path []string) bool { return len(path) > 0 && path[0] != "metadata" })
-}
-
-// state says what the operator of this name keeps on objects. It reports mistakes in
-// the settings.
-func (s PersistenceSettings) state(name string, log *slog.Logger) (state.Config, error) {
-	naming, err := state.For(name)
-	if err != nil {
-		return state.Config{}, err
-	}
-	c := state.Config{
-		Progress: s.ProgressStorage, LastHandled: s.DiffBaseStorage, DigestKey: s.DigestKey, RecordLimit: s.RecordLimit,
-	}
-	if c.Progress == nil {
-		c.Progress = storage.Smart(naming.Prefix, storage.AnnotationsOptions{}, storage.StatusOptions{})
-	}
-	if c.LastHandled == nil {
-		c.LastHandled = storage.AnnotationsLastHandled(naming.Prefix, storage.LastHandledOptions{})
-	}
-	prefixes := append(c.Progress.Own().Prefixes, c.LastHandled.Own().Prefixes...)
-	for _, prefix := range prefixes {
-		if len(prefix) > longPrefix {
-			log.Warn("annotation prefix is very long: annotations of some handlers may be refused", "prefix", prefix)
-		}
-	}
-	if name == "" && len(prefixes) > 0 && prefixes[0] != "" { // or two operators that differ in their storages would share it (SET-5)
-		naming.Prefix = prefixes[0]
-	}
-	if c.Naming, err = state.Custom(naming.Prefix, cmp.Or(s.Finalizer, naming.Finalizer)); err != nil {
-		return state.Config{}, err
-	}
-	_, err = state.NewStore(c)
-	return c, err
-}
-
-// longPrefix is what Kopf takes for too long (SET-4).
-const longPrefix = 189

@@ -1,4 +1,4 @@
-package kopf_test
+package settings_test
 
 import (
 	"cmp"
@@ -7,20 +7,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/settings"
 )
 
 // Those that have waited longest come first, two at a time.
 func ExampleLifecycle() {
-	oldest := func(due []kopf.Due) []kopf.Due {
+	oldest := func(due []settings.Due) []settings.Due {
 		due = slices.Clone(due)
-		slices.SortStableFunc(due, func(a, b kopf.Due) int { return a.Started.Compare(b.Started) })
+		slices.SortStableFunc(due, func(a, b settings.Due) int { return a.Started.Compare(b.Started) })
 		return due[:min(2, len(due))]
 	}
-	settings := kopf.Settings{Execution: kopf.ExecutionSettings{Lifecycle: oldest}}
+	tuned := settings.Settings{Execution: settings.Execution{Lifecycle: oldest}}
 
 	now := time.Now()
-	for _, d := range settings.Execution.Lifecycle([]kopf.Due{
+	for _, d := range tuned.Execution.Lifecycle([]settings.Due{
 		{ID: "new", Started: now}, {ID: "old", Started: now.Add(-time.Hour)}, {ID: "older", Started: now.Add(-time.Minute)},
 	}) {
 		fmt.Println(d.ID)
@@ -32,16 +32,16 @@ func ExampleLifecycle() {
 
 // LIF-1, T100: what each of them picks.
 func TestLifecycle_LIF1_LIF2_T100(t *testing.T) {
-	due := []kopf.Due{{ID: "a", Retry: 2}, {ID: "b", Retry: 1}, {ID: "c", Retry: 1}}
+	due := []settings.Due{{ID: "a", Retry: 2}, {ID: "b", Retry: 1}, {ID: "c", Retry: 1}}
 	for name, c := range map[string]struct {
-		lifecycle kopf.Lifecycle
+		lifecycle settings.Lifecycle
 		want      string
 	}{
-		"all at once, in order": {kopf.AllAtOnce, "abc"},
-		"the first":             {kopf.OneByOne, "a"},
-		"fewest attempts first": {kopf.ASAP, "b"},
-		"one by chance":         {kopf.Randomized, "?"},
-		"all, shuffled":         {kopf.Shuffled, "???"},
+		"all at once, in order": {settings.AllAtOnce, "abc"},
+		"the first":             {settings.OneByOne, "a"},
+		"fewest attempts first": {settings.ASAP, "b"},
+		"one by chance":         {settings.Randomized, "?"},
+		"all, shuffled":         {settings.Shuffled, "???"},
 	} {
 		t.Run("T100 "+name, func(t *testing.T) {
 			if got := c.lifecycle(nil); len(got) != 0 {
@@ -61,7 +61,7 @@ func TestLifecycle_LIF1_LIF2_T100(t *testing.T) {
 			if (c.want[0] == '?') != (len(picks) > 1) {
 				t.Error(picks)
 			}
-			if !slices.IsSortedFunc(due, func(a, b kopf.Due) int { return cmp.Compare(a.ID, b.ID) }) {
+			if !slices.IsSortedFunc(due, func(a, b settings.Due) int { return cmp.Compare(a.ID, b.ID) }) {
 				t.Error("the candidates were changed")
 			}
 		})

@@ -1,11 +1,11 @@
-package kopf
+package settings
 
 import (
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/typed"
 )
 
 // Due is a handler that could be called now, as a Lifecycle sees it.
@@ -13,7 +13,7 @@ type Due struct {
 	// ID is the handler's id; for a sub-handler with those of its parents.
 	ID string
 	// Reason is why it would be called.
-	Reason Reason
+	Reason typed.Reason
 	// Retry is how many attempts were made, and Started when the first one began.
 	Retry   int
 	Started time.Time
@@ -57,23 +57,4 @@ func Shuffled(due []Due) []Due {
 	due = slices.Clone(due)
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	return due
-}
-
-// engine returns the lifecycle in the engine's form.
-func (l Lifecycle) engine() func([]registry.Due) []string {
-	if l == nil {
-		return nil
-	}
-	return func(candidates []registry.Due) []string {
-		due := make([]Due, len(candidates))
-		for i, c := range candidates {
-			due[i] = Due{ID: c.ID, Reason: Reason(c.Reason), Retry: c.Retry, Started: c.Started}
-		}
-		picked := l(due)
-		ids := make([]string, len(picked))
-		for i, p := range picked {
-			ids[i] = p.ID
-		}
-		return ids
-	}
 }
