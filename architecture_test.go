@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"internal/engine":          {"daemons", "indexing", "internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
 	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},
 	"internal/admission":       {"diff", "internal/body", "internal/cause", "internal/outcome", "internal/patching", "internal/registry", "internal/state"},
+	"internal/leaving":         {"internal/body", "internal/patching", "internal/state", "internal/stream"},
 	"internal/outcome":         {"internal/registry", "internal/state"},
 	"internal/patching":        {"diff", "internal/body", "internal/registry"},
 	"internal/registry":        {"daemons", "diff", "filters", "indexing", "internal/body", "internal/fieldpath"},

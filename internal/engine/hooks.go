@@ -106,11 +106,29 @@ func (e *Engine) MemosOfNone() *registry.Memos { return &registry.Memos{Operator
 // Hooks looks once at what the API serves, and returns all handlers for requests with the
 // resources that they are for. It is for an engine that does not run.
 func (e *Engine) Hooks(ctx context.Context) ([]Hook, error) {
+	_, hooks, err := e.resolveOnce(ctx)
+	return hooks, err
+}
+
+// Kept looks once at what the API serves, and returns the resources on whose objects the
+// handlers leave something: state, or a finalizer. It is for an engine that does not run.
+func (e *Engine) Kept(ctx context.Context) ([]Resource, error) {
+	assignments, _, err := e.resolveOnce(ctx)
+	var kept []Resource
+	for _, a := range assignments {
+		if slices.ContainsFunc(a.handlers, func(h *registry.Handler) bool { return h.Keeps() || h.Finalize }) {
+			kept = append(kept, a.resource)
+		}
+	}
+	return kept, err
+}
+
+func (e *Engine) resolveOnce(ctx context.Context) ([]*assignment, []Hook, error) {
 	d := newDirector(e)
 	d.readEverything(ctx)
 	if err := errors.Join(ctx.Err(), d.unread); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, hooks, _ := d.assign(d.served())
-	return hooks, nil
+	assignments, hooks, _ := d.assign(d.served())
+	return assignments, hooks, nil
 }

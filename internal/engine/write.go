@@ -116,23 +116,8 @@ func (e *Engine) patch(r Resource, o *object, patch []byte, subresource ...strin
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("permission is missing: verb patch on %s: %w",
 			strings.Join(append([]string{r.GVR.Resource}, subresource...), "/"), err)
-	case anotherUID(err):
+	case patching.AnotherUID(err):
 		return nil, errGone
 	}
 	return nil, err
-}
-
-// anotherUID recognises the refusal of our precondition: the object was created
-// anew under the same name.
-func anotherUID(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	for _, c := range status.Status().Details.Causes {
-		if c.Field == "metadata.uid" {
-			return true
-		}
-	}
-	return false
 }

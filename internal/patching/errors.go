@@ -1,6 +1,11 @@
 package patching
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
 
 // EditError says that what a handler asked for cannot be applied to its object, or
 // does not encode.
@@ -41,3 +46,18 @@ type encodingError struct {
 
 func (e *encodingError) Error() string { return fmt.Sprintf("%s does not encode: %v", e.what, e.err) }
 func (e *encodingError) Unwrap() error { return e.err }
+
+// AnotherUID recognises the refusal of the precondition that every request has: the object
+// was created anew under the same name.
+func AnotherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, c := range status.Status().Details.Causes {
+		if c.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}
