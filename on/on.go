@@ -108,9 +108,13 @@ func invokeChange[T typed.Object](fn func(context.Context, *typed.Change[T]) err
 }
 
 func newDraft[T typed.Object](kind registry.Kind, fn any, isNil bool) *draft {
+	return begin(kind, reflect.TypeFor[T](), fn, isNil)
+}
+
+func begin(kind registry.Kind, argument reflect.Type, fn any, isNil bool) *draft {
 	d := &draft{
 		Handler: &registry.Handler{
-			Kind: kind, Type: reflect.TypeFor[T](), Retries: -1, Backoff: -1,
+			Kind: kind, Type: argument, Retries: -1, Backoff: -1,
 			Source: registry.Source(reflect.TypeFor[draft]().PkgPath()),
 		},
 		registry: registry.Default,

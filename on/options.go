@@ -36,6 +36,8 @@ type (
 	PolicyOption interface{ policy(*draft) }
 	// SubhandlerOption is an option of Subhandler and Subhandlers.
 	SubhandlerOption interface{ subhandler(*draft) }
+	// ActivityOption is an option of Startup, Cleanup, Login and Probe.
+	ActivityOption interface{ activity(*draft) }
 )
 
 // Options that several kinds take.
@@ -51,6 +53,7 @@ type (
 		IndexOption
 		BackgroundOption
 		SubhandlerOption
+		ActivityOption
 	}
 	// FieldOption is an option of every handler that has no field of its own: all but
 	// FieldChange.
@@ -95,7 +98,7 @@ type (
 		FieldChangeOption
 		TimerOption
 	}
-	// AnyOption is an option of every handler that is registered.
+	// AnyOption is an option of every handler that is registered for a resource.
 	AnyOption interface {
 		CreateOption
 		UpdateOption
@@ -112,10 +115,25 @@ type (
 		AnyOption
 		PolicyOption
 	}
-	// CommonOption is an option of every handler, sub-handlers included.
+	// CommonOption is an option of every handler for objects, sub-handlers included.
 	CommonOption interface {
 		AnyOption
 		SubhandlerOption
+	}
+	// IDOption is an option of every handler with an id of the user's choice.
+	IDOption interface {
+		AnyOption
+		ActivityOption
+	}
+	// ParamOption is an option of every function.
+	ParamOption interface {
+		CommonOption
+		ActivityOption
+	}
+	// InOption is an option of everything that goes into a registry.
+	InOption interface {
+		SelectionOption
+		ActivityOption
 	}
 	// LabelOption is an option of everything that can be for some objects only.
 	LabelOption interface {
@@ -169,6 +187,7 @@ func (s setting) validate(d *draft)    { s(d) }
 func (s setting) mutate(d *draft)      { s(d) }
 func (s setting) policy(d *draft)      { s(d) }
 func (s setting) subhandler(d *draft)  { s(d) }
+func (s setting) activity(d *draft)    { s(d) }
 
 // ID names the handler in logs, in the progress kept on objects and in their
 // status. It must stay the same across releases, or handlers in the middle of
@@ -178,7 +197,7 @@ func (s setting) subhandler(d *draft)  { s(d) }
 // around it, so give it an ID. With a field, the field is appended: ID/spec.replicas
 // (HID-2), but not for Index. Of Validate and Mutate, what the API server is told is named
 // after it, too.
-func ID(id string) AnyOption {
+func ID(id string) IDOption {
 	return setting(func(d *draft) {
 		if id == "" {
 			d.mistake("on.ID is empty")
@@ -189,12 +208,12 @@ func ID(id string) AnyOption {
 
 // Param is handed to the function as it is, so that one function can be registered
 // several times, under different ids (MEM-7).
-func Param(value any) CommonOption {
+func Param(value any) ParamOption {
 	return setting(func(d *draft) { d.Param = value })
 }
 
 // In registers the handler in a registry of one's own instead of the default one.
-func In(r *registry.Registry) SelectionOption {
+func In(r *registry.Registry) InOption {
 	return setting(func(d *draft) {
 		if r == nil {
 			d.mistake("on.In got no registry: make one with kopf.NewRegistry")

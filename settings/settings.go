@@ -28,6 +28,8 @@ type Settings struct {
 	Scanning Scanning
 	// Admission is how requests come to validating and mutating handlers.
 	Admission Admission
+	// Process is how the operator ends.
+	Process Process
 }
 
 // Execution says how handlers are called.

@@ -34,7 +34,8 @@ func NewMemo[S any](init func() S) *Memo[S] { return &Memo[S]{init: init} }
 // that a test has made by hand has one of its own.
 func (m *Memo[S]) Of(h Memoized) S { return m.in(h.memory().memos()) }
 
-// Operator returns the operator's own S, which is the same from everywhere (MEM-4).
+// Operator returns the operator's own S, which is the same from everywhere, and what Of
+// returns in handlers of activities, such as on.Startup (MEM-4).
 func (m *Memo[S]) Operator(h Memoized) S {
 	memos := h.memory().memos()
 	if memos.Operator != nil {
@@ -57,6 +58,22 @@ func (m *Memo[S]) in(memos *registry.Memos) S {
 
 // Memoized is what there can be memos of: the arguments of all handlers and filters.
 type Memoized interface{ memory() *memory }
+
+// Operating lets there be memos of what embeds it: those of the operator itself, so that Of
+// and Operator return the same. It is for package activities.
+type Operating struct{ memos memory }
+
+// NewOperating makes one of the operator's memos.
+func NewOperating(find func() *registry.Memos) Operating { return Operating{memory{find: find}} }
+
+func (o *Operating) memory() *memory {
+	handmade.Lock()
+	defer handmade.Unlock()
+	if o.memos.find == nil && o.memos.own == nil {
+		o.memos.own = new(registry.Memos)
+	}
+	return &o.memos
+}
 
 // memory leads to what is remembered of the object that an argument is about.
 type memory struct {

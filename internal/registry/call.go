@@ -44,6 +44,14 @@ type Call struct {
 	Stopped <-chan struct{}      // of daemons: closed when they are told to stop
 
 	Admission *Admission // of admission handlers
+	Activity  *Activity  // of handlers of activities; they have no object
+}
+
+// Activity is what handlers of activities get beside what all get. The types are those of
+// package activities, which is above this one.
+type Activity struct {
+	Settings any                 // *settings.Settings
+	Default  func() (any, error) // *activities.Credentials: what there is without login handlers
 }
 
 // DecodeError says that an object does not decode into a handler's Go type.

@@ -31,6 +31,12 @@ const (
 	Validate Kind = "validate"
 	Mutate   Kind = "mutate"
 	Policy   Kind = "policy" // a rule in CEL, which the API server itself checks
+
+	// Of activities, which are of the operator, and of no object.
+	Startup Kind = "startup"
+	Cleanup Kind = "cleanup"
+	Login   Kind = "login"
+	Probe   Kind = "probe"
 )
 
 // ErrorMode tells what an error without instructions of its own means (OUT-2).
@@ -55,7 +61,7 @@ type Criterion struct {
 type Handler struct {
 	Kind     Kind
 	ID       string
-	Type     reflect.Type // of T: a pointer to a struct
+	Type     reflect.Type // of T: a pointer to a struct; of activities, the argument itself
 	Selector Selector
 
 	Labels      []Criterion
@@ -119,12 +125,18 @@ func (h *Handler) Admission() bool {
 	return h.Kind == Validate || h.Kind == Mutate || h.Kind == Policy
 }
 
+// Activity tells whether the handler is for something that the operator does, and for no
+// object.
+func (h *Handler) Activity() bool {
+	return h.Kind == Startup || h.Kind == Cleanup || h.Kind == Login || h.Kind == Probe
+}
+
 // Background tells whether the handler works in the background, as daemons and timers do.
 func (h *Handler) Background() bool { return h.Kind == Daemon || h.Kind == Timer }
 
 // Keeps tells whether something is kept on objects for the handler.
 func (h *Handler) Keeps() bool {
-	return h.Kind != Event && h.Kind != Index && !h.Background() && !h.Admission()
+	return h.Kind != Event && h.Kind != Index && !h.Background() && !h.Admission() && !h.Activity()
 }
 
 // UpdateLike tells whether the handler is for changes of its field, and not for
