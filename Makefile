@@ -4,7 +4,7 @@
 GO         ?= go
 DEVCLUSTER := bin/devcluster
 MODULES    := . devcluster benchmarks webhook/celtest webhook/equivalence
-CONTRACT   := core changes index background admission
+CONTRACT   := core changes index background admission activities
 
 .PHONY: demo test unit bench lint contract $(DEVCLUSTER)
 

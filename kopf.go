@@ -16,8 +16,6 @@
 package kopf
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,18 +25,16 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"github.com/kopf-go/kopf/activities"
 	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/engine"
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
-	"github.com/kopf-go/kopf/internal/stream"
 	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/typed"
 )
@@ -79,6 +75,14 @@ type (
 	Reason = typed.Reason
 	// EventType says what a watch told of an object.
 	EventType = typed.EventType
+	// Activity is what handlers of on.Startup and on.Cleanup get; see package activities.
+	Activity = activities.Activity
+	// Login is what handlers of on.Login get.
+	Login = activities.Login
+	// Credentials are what handlers of on.Login return.
+	Credentials = activities.Credentials
+	// Probe is what handlers of on.Probe get.
+	Probe = activities.Probe
 	// Registry collects registrations, for operators that do not use the default one.
 	Registry = registry.Registry
 	// Settings tune an operator; see package settings.
@@ -133,6 +137,13 @@ var (
 // context.Cause(ctx) returns it. The handler should return soon; it is called again
 // by the next operator, with the same retry number.
 var ErrExiting = engine.ErrExiting
+
+// ActivityError says that handlers of an activity have failed for good, and what has become of
+// all of them; for errors.As.
+type ActivityError = activities.Error
+
+// LoginError says that there are no credentials that the API server takes; for errors.As.
+type LoginError = activities.LoginError
 
 // NewRegistry returns an empty registry, to be filled with on.In and given to New
 // with Options.Registry: for several operators in one process, and for tests.
@@ -195,31 +206,35 @@ type Options struct {
 	// the first one excludes, all others are included. Default: the whole cluster.
 	Namespaces []string
 	// Config is the connection. Default: the kubeconfig or in-cluster configuration
-	// that controller-runtime finds.
+	// that controller-runtime finds, or what handlers of on.Login say.
 	Config *rest.Config
 	// Scheme knows the Go types that handlers name no resource for. Default: client-go's,
 	// with all kinds that Kubernetes has itself.
 	Scheme *runtime.Scheme
 	// Logger gets what the operator says. Default: slog.Default().
 	Logger *slog.Logger
-	// Settings tune the operator.
+	// Settings tune the operator. Handlers of on.Startup may change them.
 	Settings Settings
+	// OnStarted is called in each run when all startup handlers have succeeded, before anything
+	// else (EMB-4). It must not block. Operator.Ready tells when there is more. Default: nobody is told.
+	OnStarted func()
 }
 
 // Operator runs handlers. Make it with New.
 type Operator struct {
+	setup      // of Options; each run may have another one
 	name       string
-	admission  settings.Admission
-	connection *rest.Config
-	httpClient *http.Client
-	running    atomic.Pointer[engine.Engine] // nil: it does not run
-	config     engine.Config
+	given      *rest.Config // nil: none
+	activities []*registry.Handler
 	registry   *Registry
+	onStarted  func()
+	exit       func(after time.Duration) // ends the process, of which Main is the whole; nil: it is not
+	running    atomic.Pointer[session]   // nil: it does not run
 }
 
 // New makes an operator from what is registered so far. It reports all mistakes in
 // the registrations together, each with its file and line, and connects to nothing
-// yet.
+// yet, so that it needs no cluster.
 func New(o Options) (*Operator, error) {
 	if o.Registry == nil {
 		o.Registry = registry.Default
@@ -230,65 +245,23 @@ func New(o Options) (*Operator, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	kept, keptErr := stateConfig(o.Settings.Persistence, o.Name, o.Logger)
 	namespaces, namespaceErr := engine.ParseNamespaces(o.Namespaces)
-	handlers, handlerErr := resolved(o.Registry, o.Scheme)
-	admission, admissionErr := completeAdmission(o.Settings.Admission, handlers)
-	if err := errors.Join(keptErr, namespaceErr, o.Registry.Err(), handlerErr, admissionErr); err != nil {
-		return nil, err
-	}
-	if o.Config == nil {
-		var err error
-		if o.Config, err = config.GetConfig(); err != nil {
-			return nil, fmt.Errorf("no cluster to connect to: %w", err)
+	all, handlerErr := resolved(o.Registry, o.Scheme)
+	op := &Operator{name: o.Name, given: o.Config, registry: o.Registry, onStarted: o.OnStarted}
+	base := engine.Config{Namespaces: namespaces, Log: o.Logger}
+	for _, h := range all {
+		if h.Activity() {
+			op.activities = append(op.activities, h)
+		} else {
+			base.Handlers = append(base.Handlers, h)
 		}
 	}
-	connection := rest.CopyConfig(o.Config)
-	if connection.UserAgent == "" { // it shows in managedFields and audit logs
-		connection.UserAgent = cmp.Or(o.Name, "kopf") + "/kopf"
-	}
-	httpClient, err := rest.HTTPClientFor(connection)
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the API server with this configuration: %w", err)
-	}
-	client, err := stream.NewClient(connection, httpClient)
-	if err != nil {
+	var settingsErr error
+	op.setup, settingsErr = setUp(o.Settings, o.Name, base)
+	if err := errors.Join(namespaceErr, o.Registry.Err(), handlerErr, settingsErr); err != nil {
 		return nil, err
 	}
-	discoverer, err := discovery.NewDiscoveryClientForConfigAndClient(connection, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the API server with this configuration: %w", err)
-	}
-	return &Operator{registry: o.Registry, name: o.Name, admission: admission, connection: connection, httpClient: httpClient, config: engine.Config{
-		Client: client, Discovery: discoverer, Handlers: handlers, Namespaces: namespaces,
-		Naming: kept.Naming, State: kept, Settings: engineSettings(o.Settings), Log: o.Logger,
-	}}, nil
-}
-
-// Run handles objects until the context ends, then stops in an orderly way: nothing
-// new begins, the contexts of running handlers end with ErrExiting as the cause, and
-// what was done is written down. Handlers that do not return within
-// Settings.Queueing.ExitTimeout are left behind and named in the returned error. Run may be
-// called again after it has returned, but not while it runs. The indices of the
-// operator's registry are its own while it runs, and empty otherwise: of two operators
-// that would fill the same ones at a time, the second one returns an error at once.
-func (o *Operator) Run(ctx context.Context) error {
-	release, err := o.registry.Claim()
-	if err != nil {
-		return err
-	}
-	defer release()
-	o.config.Log.Info("operator starts", "handlers", len(o.config.Handlers))
-	defer o.running.Store(nil)
-	if serving(o.config.Handlers) {
-		err = o.serveAdmission(ctx)
-	} else {
-		run := engine.New(o.config)
-		o.running.Store(run)
-		err = run.Run(ctx)
-	}
-	o.config.Log.Info("operator has stopped")
-	return err
+	return op, nil
 }
 
 // Ready tells whether the operator runs, its indices are complete, and its webhooks, if it
@@ -296,20 +269,24 @@ func (o *Operator) Run(ctx context.Context) error {
 // healthz.Checker of controller-runtime, and does not use the request. It is safe for
 // concurrent use, and costs some microseconds.
 func (o *Operator) Ready(*http.Request) error {
-	run := o.running.Load()
-	if run == nil {
+	s := o.running.Load()
+	if s == nil {
 		return errors.New("operator does not run")
+	}
+	run := s.engine.Load()
+	if run == nil {
+		return errors.New("operator is starting, or has no credentials yet")
 	}
 	if !run.IsReady() {
 		return errors.New("resources are not known, or indices not complete, yet")
 	}
-	if o.admission.Endpoint == nil || !serving(o.config.Handlers) {
+	if s.admission.Endpoint == nil || !serving(s.config.Handlers) {
 		return nil
 	}
-	if _, err := o.admission.Certificates.Certificate(); err != nil {
+	if _, err := s.admission.Certificates.Certificate(); err != nil {
 		return err
 	}
-	if end := o.admission.Certificates.NotAfter(); time.Now().After(end) {
+	if end := s.admission.Certificates.NotAfter(); time.Now().After(end) {
 		return fmt.Errorf("the certificate for webhooks has ended at %s", end)
 	}
 	return nil
@@ -322,7 +299,7 @@ func resolved(r *Registry, scheme *runtime.Scheme) (handlers []*registry.Handler
 	for _, h := range r.Handlers() {
 		h := *h // the registry may serve other operators
 		// A type that is no pointer is a mistake of the registration, and said there.
-		if h.Selector.Empty() && h.Type.Kind() == reflect.Pointer {
+		if h.Selector.Empty() && h.Type.Kind() == reflect.Pointer && !h.Activity() {
 			if h.Selector, err = schemeSelector(&h, scheme); err != nil {
 				mistakes = append(mistakes, h.Mistake(err))
 			}

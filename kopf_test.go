@@ -242,14 +242,21 @@ func TestUserAgent(t *testing.T) {
 func TestNewWithoutACluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if _, err := New(Options{Registry: NewRegistry()}); err == nil || !strings.HasPrefix(err.Error(), "no cluster to connect to: ") {
+	run := func(config *rest.Config) error {
+		op, err := New(Options{Registry: NewRegistry(), Config: config, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal("New connects: ", err)
+		}
+		return op.Run(t.Context())
+	}
+	if err := run(nil); err == nil || !strings.HasPrefix(err.Error(), "no cluster to connect to: ") {
 		t.Error(err)
 	}
 	for _, config := range []*rest.Config{
 		{Host: "https://x", TLSClientConfig: rest.TLSClientConfig{CAFile: "/none"}},
 		{Host: "http://x:y:z"},
 	} {
-		if _, err := New(Options{Registry: NewRegistry(), Config: config}); err == nil {
+		if err := run(config); err == nil {
 			t.Errorf("%+v was taken", config)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,7 +29,8 @@ import (
 
 // Main is a whole program: it reads the command line, runs the operator until
 // SIGINT or SIGTERM, and exits with 0; with 1 after an error, with 2 after a wrong
-// command line. A second signal ends the process at once.
+// command line; with 137 if it takes longer to stop than Settings.Process.ExitTimeout. A second
+// signal ends the process at once.
 //
 //	-n, --namespace PATTERN  where to handle objects; repeatable; overrides Options.Namespaces
 //	-A, --all-namespaces     everywhere; overrides Options.Namespaces
@@ -48,6 +50,7 @@ const (
 	exitOK    = 0
 	exitError = 1
 	exitUsage = 2
+	exitLate  = 137 // as if it had been killed
 )
 
 func run(o Options, args []string, stderr io.Writer) int {
@@ -73,6 +76,10 @@ func run(o Options, args []string, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal takes its usual course
 	defer stop()
+	op.exit = func(after time.Duration) {
+		fmt.Fprintf(stderr, "error: the operator has not stopped within %s, as Settings.Process.ExitTimeout says\n", after)
+		os.Exit(exitLate)
+	}
 	if err := op.Run(ctx); err != nil {
 		fmt.Fprintln(stderr, "error:", err)
 		return exitError

@@ -57,12 +57,12 @@ func serving(handlers []*registry.Handler) bool {
 }
 
 // serveAdmission runs an operator together with what serves its requests.
-func (o *Operator) serveAdmission(ctx context.Context) error {
+func (s *session) serveAdmission(ctx context.Context) error {
 	a := &admissions{
-		settings: o.admission, endpoint: o.admission.Endpoint, name: o.webhookOptions("").Name,
-		namespaces: o.config.Namespaces, log: o.config.Log, news: make(chan struct{}, 1),
+		settings: s.admission, endpoint: s.admission.Endpoint, name: s.webhookOptions("").Name,
+		namespaces: s.config.Namespaces, log: s.config.Log, news: make(chan struct{}, 1),
 	}
-	config := o.config
+	config := s.config
 	config.OnHooks = a.learn
 	a.engine = engine.New(config)
 	store, err := state.NewStore(config.State)
@@ -70,8 +70,8 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 		return err
 	}
 	a.essence = store.Essence
-	o.running.Store(a.engine)
-	if err := a.prepare(ctx, o); err != nil {
+	s.engine.Store(a.engine)
+	if err := a.prepare(ctx, s); err != nil {
 		return err
 	}
 	if a.settings.Tunnel != nil {
@@ -82,13 +82,11 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 		defer closeTunnel()
 		a.endpoint = endpoint
 	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	answering := newStage(ctx, fail)
-	configuring := newStage(ctx, fail)
+	answering := newStage(ctx, s.fail)
+	configuring := newStage(ctx, s.fail)
 	if a.endpoint != nil {
 		answering.run("certificates of webhooks", func(ctx context.Context) error {
-			return a.settings.Certificates.Run(ctx, o.admission.Endpoint.Names(), a.trust)
+			return a.settings.Certificates.Run(ctx, s.admission.Endpoint.Names(), a.trust)
 		})
 		answering.run("webhook server", a.serve)
 	}
@@ -100,42 +98,7 @@ func (o *Operator) serveAdmission(ctx context.Context) error {
 	configuring.end()
 	a.leave(ctx)
 	answering.end() // those that have come are answered
-	if cause := context.Cause(ctx); errors.As(cause, new(*stageError)) {
-		err = errors.Join(cause, err)
-	}
 	return err
-}
-
-// stage is what runs until it is ended, whatever else ends. If something of it fails, the
-// operator does.
-type stage struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	fail    context.CancelCauseFunc
-	running sync.WaitGroup
-}
-
-type stageError struct{ error }
-
-func (e *stageError) Unwrap() error { return e.error }
-
-func newStage(ctx context.Context, fail context.CancelCauseFunc) *stage {
-	s := &stage{fail: fail}
-	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	return s
-}
-
-func (s *stage) run(what string, do func(context.Context) error) {
-	s.running.Go(func() {
-		if err := do(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.fail(&stageError{fmt.Errorf("%s: %w", what, err)})
-		}
-	})
-}
-
-func (s *stage) end() {
-	s.cancel()
-	s.running.Wait()
 }
 
 // WebhookManifests returns what the operator would keep configured on the API server
@@ -146,7 +109,12 @@ func (s *stage) end() {
 // that writes it, otherwise whoever applies them has to. Without such handlers there is
 // nothing.
 func (o *Operator) WebhookManifests(ctx context.Context, certificate string) ([]byte, error) {
-	found, err := engine.New(o.config).Hooks(ctx)
+	s := o.newSession()
+	defer s.disconnect()
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	found, err := engine.New(s.config).Hooks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -154,35 +122,35 @@ func (o *Operator) WebhookManifests(ctx context.Context, certificate string) ([]
 	for _, h := range found {
 		hooks = append(hooks, hookOf(h))
 	}
-	return webhook.Manifests(o.webhookOptions(""), hooks, o.admission.Endpoint, certificate)
+	return webhook.Manifests(s.webhookOptions(""), hooks, s.admission.Endpoint, certificate)
 }
 
 // webhookOptions are what configurations are like.
-func (o *Operator) webhookOptions(user string) webhook.Options {
+func (s *session) webhookOptions(user string) webhook.Options {
 	return webhook.Options{
-		Name: cmp.Or(o.admission.Managed, strings.ToLower(o.name), "kopf"), Namespace: o.admission.Namespace, Namespaces: o.config.Namespaces.Only(), User: user,
-		Timeout: o.admission.Timeout, Finalizers: o.admission.ValidateTerminating,
+		Name: cmp.Or(s.admission.Managed, strings.ToLower(s.operator.name), "kopf"), Namespace: s.admission.Namespace, Namespaces: s.config.Namespaces.Only(), User: user,
+		Timeout: s.admission.Timeout, Finalizers: s.admission.ValidateTerminating,
 	}
 }
 
 // prepare makes what needs a connection.
-func (a *admissions) prepare(ctx context.Context, o *Operator) error {
+func (a *admissions) prepare(ctx context.Context, s *session) error {
 	if in, is := a.settings.Certificates.(webhook.InSecret); is {
-		secrets, err := webhook.SecretsOf(o.connection, o.httpClient)
+		secrets, err := webhook.SecretsOf(s.connection, s.httpClient)
 		if err != nil {
 			return err
 		}
-		name := cmp.Or(a.settings.Managed, o.name, "kopf") + "-webhook"
+		name := cmp.Or(a.settings.Managed, s.operator.name, "kopf") + "-webhook"
 		in.Connect(secrets, types.NamespacedName{Namespace: a.settings.Namespace, Name: strings.ToLower(name)}, a.log)
 	}
 	if a.settings.Managed == "" {
 		return nil
 	}
-	client, err := admissionregistrationclient.NewForConfigAndClient(o.connection, o.httpClient)
+	client, err := admissionregistrationclient.NewForConfigAndClient(s.connection, s.httpClient)
 	if err != nil {
 		return err
 	}
-	options := o.webhookOptions(ownUser(ctx, o.connection, o.httpClient, a.log))
+	options := s.webhookOptions(ownUser(ctx, s.connection, s.httpClient, a.log))
 	a.keeper = webhook.NewKeeper(client, options, a.log, a.settings.Certificates.Applied)
 	return nil
 }

@@ -33,6 +33,8 @@ type Config struct {
 	// OnHooks is told of all handlers for requests, whenever they are for other resources
 	// than before; it must not block. Not required.
 	OnHooks func([]Hook)
+	// Memos are those of the operator. Not required.
+	Memos *registry.Memos
 }
 
 // Engine runs handlers. Make it with New; it runs once.
@@ -47,7 +49,6 @@ type Engine struct {
 	ready    *readiness
 	events   *complaints
 	loops    *loops
-	memos    registry.Memos // of the operator
 	director atomic.Pointer[director]
 	hooked   atomic.Bool // OnHooks was called
 
@@ -70,6 +71,9 @@ type Engine struct {
 // New makes an engine.
 func New(c Config) *Engine {
 	settings := c.Settings.WithDefaults()
+	if c.Memos == nil {
+		c.Memos = new(registry.Memos)
+	}
 	e := &Engine{
 		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
 		timers: newTimers(), gate: newGate(settings.MaxCycles), events: newComplaints(c.Client, c.Log),

@@ -101,7 +101,7 @@ func (e *Engine) MemosOf(resource schema.GroupResource, uid types.UID) *registry
 }
 
 // MemosOfNone are for an object that is only being created: nobody else will see them (ADM-6).
-func (e *Engine) MemosOfNone() *registry.Memos { return &registry.Memos{Operator: &e.memos} }
+func (e *Engine) MemosOfNone() *registry.Memos { return &registry.Memos{Operator: e.Memos} }
 
 // Hooks looks once at what the API serves, and returns all handlers for requests with the
 // resources that they are for. It is for an engine that does not run.

@@ -350,7 +350,7 @@ func (o *object) Memos() *registry.Memos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.memos == nil {
-		o.memos = &registry.Memos{Operator: &o.kind.engine.memos}
+		o.memos = &registry.Memos{Operator: o.kind.engine.Memos}
 	}
 	return o.memos
 }
