@@ -201,10 +201,18 @@ type Options struct {
 	Name string
 	// Registry holds the handlers. Default: the one that package on fills.
 	Registry *Registry
-	// Namespaces are names and patterns, such as "team-*" and "!team-secret", with
-	// *, ? and [...] as in shells; the last one that fits a namespace decides, and if
-	// the first one excludes, all others are included. Default: the whole cluster.
+	// Namespaces say where objects are handled, by name. Each is a name or a pattern with *, ?
+	// and [...] as in shells, or a list of them with commas, in which those that begin with !
+	// exclude, such as "team-*,!team-secret": the last one of a list that fits a namespace
+	// decides, and if the first one excludes, all others are included. Of several, one is
+	// enough (NS-2, NS-3). Default: the whole cluster.
 	Namespaces []string
+	// NamespaceSelector says where objects are handled, by the labels of namespaces, such as
+	// "team=a,stage in (test, prod),!frozen", as for kubectl -l. With Namespaces, both have to
+	// match. When a namespace begins to match, its objects are dealt with as at the start; when
+	// it does not any more, they are released; see docs/scope.md. The operator has to be
+	// permitted to list and watch namespaces. Default: all labels match.
+	NamespaceSelector string
 	// Config is the connection. Default: the kubeconfig or in-cluster configuration
 	// that controller-runtime finds, or what handlers of on.Login say.
 	Config *rest.Config
@@ -245,7 +253,7 @@ func New(o Options) (*Operator, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	namespaces, namespaceErr := engine.ParseNamespaces(o.Namespaces)
+	namespaces, namespaceErr := scope(o)
 	all, handlerErr := resolved(o.Registry, o.Scheme)
 	op := &Operator{name: o.Name, given: o.Config, registry: o.Registry, onStarted: o.OnStarted}
 	base := engine.Config{Namespaces: namespaces, Log: o.Logger}
@@ -262,6 +270,13 @@ func New(o Options) (*Operator, error) {
 		return nil, err
 	}
 	return op, nil
+}
+
+// scope is where objects are handled.
+func scope(o Options) (engine.Namespaces, error) {
+	named, nameErr := engine.ParseNamespaces(o.Namespaces)
+	both, selectorErr := named.Select(o.NamespaceSelector)
+	return both, errors.Join(nameErr, selectorErr)
 }
 
 // Ready tells whether the operator runs, its indices are complete, and its webhooks, if it

@@ -123,7 +123,7 @@ func TestNewCollectsMistakes(t *testing.T) {
 		on.Create(handled[*testResource], on.ID("c"), in)
 	})
 	op, err := New(Options{
-		Name: "Not A Name", Namespaces: []string{"fine", "bad["}, Registry: reg, Config: nowhere(),
+		Name: "Not A Name", Namespaces: []string{"fine", "bad["}, NamespaceSelector: "a=b=c", Registry: reg, Config: nowhere(),
 	})
 	if op != nil || err == nil {
 		t.Fatal("no error")
@@ -131,6 +131,7 @@ func TestNewCollectsMistakes(t *testing.T) {
 	for _, part := range []string{
 		`operator name "Not A Name" can't be part of annotation names`,
 		`namespace pattern "bad[" is not a name or a glob`,
+		`namespace selector "a=b=c" is not one of labels`,
 		`create handler a/spec.nothing: no field "nothing"`,
 		"it has no function",
 		"create handler c: the scheme does not know",
@@ -139,7 +140,7 @@ func TestNewCollectsMistakes(t *testing.T) {
 			t.Errorf("not told: %s", part)
 		}
 	}
-	if n := strings.Count(err.Error(), "\n") + 1; n != 5 {
+	if n := strings.Count(err.Error(), "\n") + 1; n != 6 {
 		t.Errorf("%d lines:\n%v", n, err)
 	}
 }
@@ -180,7 +181,7 @@ func TestNewDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := op.config
-	if len(c.Handlers) != 1 || c.Log != slog.Default() || len(c.Namespaces) != 0 || c.Naming.Prefix != state.Default().Prefix ||
+	if len(c.Handlers) != 1 || c.Log != slog.Default() || !c.Namespaces.All() || c.Naming.Prefix != state.Default().Prefix ||
 		c.Naming.Finalizer != "kopf.zalando.org/KopfFinalizerMarker" {
 		t.Errorf("%+v", c)
 	}
@@ -189,14 +190,14 @@ func TestNewDefaults(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	op, err = New(Options{
-		Name: "widgets", Namespaces: []string{"a,b", "!c"}, Registry: NewRegistry(), Config: given, Logger: log,
+		Name: "widgets", Namespaces: []string{"a,b", "c"}, NamespaceSelector: "on=yes", Registry: NewRegistry(), Config: given, Logger: log,
 		Settings: Settings{Queueing: settings.Queueing{ExitTimeout: time.Hour}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c = op.config
-	if len(c.Handlers) != 0 || c.Log != log || len(c.Namespaces) != 3 || c.Naming.Prefix != "widgets.kopf.zalando.org" ||
+	if len(c.Handlers) != 0 || c.Log != log || !c.Namespaces.Match("c", map[string]string{"on": "yes"}) || c.Namespaces.Match("c", nil) || c.Naming.Prefix != "widgets.kopf.zalando.org" ||
 		c.Naming.Finalizer != "widgets.kopf.zalando.org/finalizer" || c.Settings.ExitTimeout != time.Hour {
 		t.Errorf("%+v", c)
 	}

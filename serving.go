@@ -128,7 +128,7 @@ func (o *Operator) WebhookManifests(ctx context.Context, certificate string) ([]
 // webhookOptions are what configurations are like.
 func (s *session) webhookOptions(user string) webhook.Options {
 	return webhook.Options{
-		Name: cmp.Or(s.admission.Managed, strings.ToLower(s.operator.name), "kopf"), Namespace: s.admission.Namespace, Namespaces: s.config.Namespaces.Only(), User: user,
+		Name: cmp.Or(s.admission.Managed, strings.ToLower(s.operator.name), "kopf"), Namespace: s.admission.Namespace, Namespaces: s.config.Namespaces.Only(), NamespaceSelector: s.config.Namespaces.Selector(), User: user,
 		Timeout: s.admission.Timeout, Finalizers: s.admission.ValidateTerminating,
 	}
 }
@@ -190,7 +190,7 @@ func (a *admissions) newReviewer(found []engine.Hook, hooks []webhook.Hook) *adm
 			}
 			return a.engine.MemosOf(resource.GroupResource(), uid)
 		},
-		Essence: a.essence, Ready: a.engine.Ready, Observe: a.engine.CountReview, Serves: a.namespaces.Match, ValidateTerminating: a.settings.ValidateTerminating, Log: a.log,
+		Essence: a.essence, Ready: a.engine.Ready, Observe: a.engine.CountReview, Serves: a.namespaces.Named, ValidateTerminating: a.settings.ValidateTerminating, Log: a.log,
 	}
 	for i, h := range found {
 		handler := admission.Handler{Handler: h.Handler, Group: groups[keyOf(hooks[i])]}

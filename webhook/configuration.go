@@ -34,6 +34,9 @@ type Options struct {
 	// Namespaces are the only ones whose objects are asked about; none: all. Objects that are in
 	// no namespace are asked about in any case.
 	Namespaces []string
+	// NamespaceSelector is for the namespaces whose objects are asked about, by their labels; nil:
+	// all. Namespaces themselves are asked about if they match it.
+	NamespaceSelector *metav1.LabelSelector
 	// User is who the operator is for the API server; empty: its webhooks ask about its own
 	// writes too. [OwnUser] finds it out.
 	User string
@@ -248,6 +251,9 @@ func rules(h *Hook, operations []admissionregistrationv1.OperationType) []admiss
 // that, and who keeps them next to the operator wants them checked.
 func (o *Options) namespaceSelector(resources []Resource) *metav1.LabelSelector {
 	selector := &metav1.LabelSelector{}
+	if o.NamespaceSelector != nil {
+		selector = o.NamespaceSelector.DeepCopy()
+	}
 	require := func(operator metav1.LabelSelectorOperator, names ...string) {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
 			Key: "kubernetes.io/metadata.name", Operator: operator, Values: names,

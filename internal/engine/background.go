@@ -40,9 +40,13 @@ func (o *object) supervise(event stream.Event) {
 	wanted := make([]bool, len(o.kind.background))
 	why := daemons.ErrDeleted
 	unsure := false
+	unwanted := event.Type == again && event.Missed // whatever the object is like
 	if event.Type != stream.Deleted && !b.Deleting() {
 		why = daemons.ErrMismatch
 		for i := range wanted {
+			if unwanted {
+				break
+			}
 			var err error
 			wanted[i], err = o.wants(i, b)
 			unsure = unsure || err != nil
@@ -94,7 +98,7 @@ func (o *object) wants(i int, b *body.Body) (bool, error) {
 	e, h := o.kind.engine, o.kind.background[i]
 	log := o.log().With("handler", h.ID)
 	subject := &cause.Subject{Body: b, Resource: o.kind.resource.GVR, Log: log, Memos: o.Memos}
-	if o.kind.unfollowed.Load() {
+	if o.kind.unfollowed.Load() || o.departing() {
 		return false, nil
 	}
 	matches, err := subject.PreMatches(e.handling, h)
@@ -133,7 +137,10 @@ func (o *object) attend(event stream.Event, wanted []bool) bool {
 	}
 	if bg != nil {
 		bg.users++
-		bg.ended = bg.ended || event.Type == stream.Deleted || o.kind.unfollowed.Load()
+		if bg.ended && slices.Contains(wanted, true) {
+			bg.anew()
+		}
+		bg.ended = bg.ended || event.Type == stream.Deleted || event.Type == again && event.Missed || o.kind.unfollowed.Load()
 		busy = busy || slices.ContainsFunc(bg.workers, func(w *worker) bool { return w != nil && w.Running() })
 	}
 	o.mu.Unlock()
@@ -144,6 +151,18 @@ func (o *object) attend(event stream.Event, wanted []bool) bool {
 		o.kind.show(bg, event.Body)
 	}
 	return true
+}
+
+// anew is for an object that was let go, and is wanted again before it was forgotten: what
+// was done for good may be done again. The caller holds the object's lock.
+func (bg *background) anew() {
+	bg.ended = false
+	for i, w := range bg.workers {
+		if w != nil && w.Done() && !w.Running() {
+			w.unread()
+			bg.workers[i] = nil
+		}
+	}
 }
 
 // show makes a version of the object the newest one, if it is. The answer to a write may
@@ -188,7 +207,7 @@ func (bg *background) newest() (*body.Body, string) {
 func (o *object) assign(i int, wanted bool, why error, crowd bool) (w *worker, released bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	wanted = wanted && !o.leaving // the change lane may know already, and have let the object go
+	wanted = wanted && !o.leaving && o.departure == nil // the change lane may know already, and have let the object go
 	w = o.background.workers[i]
 	if w == nil {
 		if !wanted {
@@ -215,6 +234,7 @@ func (o *object) assign(i int, wanted bool, why error, crowd bool) (w *worker, r
 func (o *object) retire(user bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	defer o.rest()
 	bg := o.background
 	if bg == nil {
 		return

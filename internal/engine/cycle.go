@@ -78,6 +78,9 @@ func (c *cycle) do() (verdict, error) {
 	c.log = c.object.log()
 	c.leftover = c.carry // until it is written
 	c.held = b.HasFinalizer(e.naming.Finalizer)
+	if c.object.departing() {
+		return c.depart()
+	}
 	c.essence = k.store.Essence(b)
 	var err error
 	var handled bool
@@ -221,7 +224,11 @@ func (c *cycle) release() (verdict, error) {
 		c.log.Info("no handler is for this object any more, it is released")
 	}
 	v, err := c.deliver(func() patching.Change {
-		change := c.kind.change(c.purge(nil), c.allEdits())
+		changes := c.purge(nil)
+		if c.unwritten() != nil {
+			changes.StoreLastHandled(c.unwritten())
+		}
+		change := c.kind.change(changes, c.allEdits())
 		change.Results = c.results()
 		if c.held && !c.holds {
 			change.RemoveFinalizer = c.kind.engine.naming.Finalizer

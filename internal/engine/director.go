@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -29,21 +28,14 @@ type director struct {
 	found   chan struct{} // closed when it is known which of the resources of indices there are
 
 	mu         sync.Mutex
-	namespaces map[string]bool
-	kinds      []*kind // changed by run's goroutine only, which reads it without the lock
+	namespaces map[string]bool // that are served
+	departing  map[string]bool // that are not any more, but not all of their objects are released
+	kinds      []*kind         // changed by run's goroutine only, which reads it without the lock
 	following  map[streamKey]*following
 	editions   map[schema.GroupResource]int // how many kinds there were; of run's goroutine
 	hooks      []Hook                       // as they were told of last; of run's goroutine
 	said       map[any]string               // complaints that were made already, by what they are about
 	news       []news
-}
-
-// following is a stream that runs.
-type following struct {
-	kind    *kind
-	cancel  context.CancelFunc
-	restart context.CancelFunc // has everything listed anew
-	ended   chan struct{}
 }
 
 type streamKey struct {
@@ -53,7 +45,7 @@ type streamKey struct {
 
 func newDirector(e *Engine) *director {
 	return &director{
-		Engine: e, scan: newScan(e), namespaces: map[string]bool{}, following: map[streamKey]*following{}, said: map[any]string{},
+		Engine: e, scan: newScan(e), namespaces: map[string]bool{}, departing: map[string]bool{}, following: map[streamKey]*following{}, said: map[any]string{},
 		editions: map[schema.GroupResource]int{}, found: make(chan struct{}),
 		indexed: interestIn(slices.DeleteFunc(slices.Clone(e.Handlers), func(h *registry.Handler) bool { return h.Kind != registry.Index })),
 	}
@@ -63,15 +55,8 @@ func newDirector(e *Engine) *director {
 // for all streams to end.
 func (d *director) run(ctx context.Context) {
 	defer d.streams.Wait()
-	for _, name := range d.Namespaces.exact() {
-		d.serve(ctx, name)
-	}
 	listed := make(chan struct{})
-	if d.Namespaces.dynamic() {
-		d.followNamespaces(ctx, sync.OnceFunc(func() { close(listed) }))
-	} else {
-		close(listed)
-	}
+	d.findNamespaces(ctx, sync.OnceFunc(func() { close(listed) }))
 	if d.crds {
 		d.followCRDs(ctx)
 	}
@@ -244,57 +229,16 @@ func (d *director) startKind(ctx context.Context, k *kind) {
 
 // followAll starts the streams of a kind. The caller holds the lock.
 func (d *director) followAll(ctx context.Context, k *kind) {
-	if !k.resource.Namespaced || d.Namespaces.all() {
-		d.follow(ctx, k, "")
+	if !k.resource.Namespaced || d.Namespaces.All() {
+		d.follow(ctx, k, "", true)
 		return
 	}
 	for name := range d.namespaces {
-		d.follow(ctx, k, name)
+		d.follow(ctx, k, name, true)
 	}
-}
-
-// follow starts the stream of a kind in a namespace, if it is time for that. The caller
-// holds the lock.
-func (d *director) follow(ctx context.Context, k *kind, namespace string) {
-	key := streamKey{k.resource.GVR, namespace}
-	if _, is := d.following[key]; is || len(k.indexHandlers) == 0 && !d.ready.ready() {
-		return
+	for name := range d.departing { // the kind may be another version of one that had objects there
+		d.follow(ctx, k, name, false)
 	}
-	if len(k.indexHandlers) > 0 {
-		d.ready.await(key, k)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	f := &following{kind: k, cancel: cancel, restart: func() {}, ended: make(chan struct{})}
-	d.following[key] = f
-	s := stream.New(stream.Options{
-		Client: k.client, GVR: k.resource.GVR, GVK: k.resource.GVK, Namespace: namespace,
-		OnEvent: k.handle,
-		OnError: func(f stream.Failure) { d.failed(k, key, f) },
-		Silence: d.settings.InactivityTimeout,
-		Logger:  d.log,
-	})
-	d.streams.Go(func() {
-		defer close(f.ended)
-		for ctx.Err() == nil {
-			run, restart := context.WithCancel(ctx)
-			d.mu.Lock()
-			f.restart = restart
-			d.mu.Unlock()
-			s.Run(run)
-			restart()
-		}
-	})
-	d.streams.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-s.Synced():
-			d.ready.settle(key)
-			k.mu.Lock()
-			n := len(k.objects)
-			k.mu.Unlock()
-			k.log.Info("watching", "namespace", namespace, "objects", n)
-		}
-	})
 }
 
 // failed says what goes wrong in a stream. What passes by itself is for the debug
@@ -343,74 +287,4 @@ func (d *director) settleWithout(k *kind, key streamKey) {
 		}
 	}
 	d.ready.settle(key)
-}
-
-// followNamespaces serves the namespaces that match, as they come and go. One that
-// is being deleted is served until it is gone, for its objects may need us (B33). listed
-// is called when those that are there are known, or cannot be.
-func (d *director) followNamespaces(ctx context.Context, listed func()) {
-	s := stream.New(stream.Options{
-		Client: d.client, GVR: corev1.SchemeGroupVersion.WithResource("namespaces"),
-		GVK: corev1.SchemeGroupVersion.WithKind("Namespace"), Logger: d.log, Silence: d.settings.InactivityTimeout,
-		OnEvent: func(event stream.Event) {
-			name := event.Body.Name
-			switch {
-			case !d.Namespaces.Match(name):
-			case event.Type == stream.Deleted:
-				d.abandon(name)
-			default:
-				d.serve(ctx, name)
-			}
-		},
-		OnError: func(f stream.Failure) {
-			if f.Reason == stream.Forbidden {
-				listed()
-				d.once(slog.LevelError, "permission is missing, patterns of namespaces match nothing: grant the verb, or give exact names",
-					"verb", f.Verb, "resource", "namespaces", "error", f.Err)
-			}
-		},
-	})
-	d.streams.Go(func() { s.Run(ctx) })
-	d.streams.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-s.Synced():
-			listed()
-		}
-	})
-}
-
-func (d *director) serve(ctx context.Context, namespace string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.namespaces[namespace] {
-		return
-	}
-	d.namespaces[namespace] = true
-	for _, k := range d.kinds {
-		if k.resource.Namespaced {
-			d.follow(ctx, k, namespace)
-		}
-	}
-}
-
-// abandon stops to serve a namespace that is gone. So are its objects, though the end
-// of the stream may have come before the news of it.
-func (d *director) abandon(namespace string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.namespaces, namespace)
-	for key, f := range d.following {
-		if key.namespace != namespace {
-			continue
-		}
-		f.cancel()
-		delete(d.following, key)
-		d.ready.settle(key)
-		objects := f.kind.in(namespace) // not those of a namespace that is created anew meanwhile
-		d.streams.Go(func() {
-			<-f.ended
-			f.kind.bury(objects)
-		})
-	}
 }

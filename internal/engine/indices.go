@@ -104,6 +104,7 @@ func (o *object) nextToIndex() *toIndex {
 		if len(o.indexed.troubles) == 0 {
 			o.indexed = nil
 		}
+		o.rest()
 		return nil
 	}
 	item := o.indexed.queue[0]
@@ -142,7 +143,7 @@ func (o *object) fill(h *registry.Handler, item *toIndex) {
 	due := t != nil && t.body != nil && t.record.Awake(time.Now())
 	switch {
 	case o.kind.retired.Load():
-	case item.Type == stream.Deleted:
+	case item.Type == stream.Deleted, o.departing():
 		h.Index.Remove(ownerOf(o, h))
 		o.forgive(h)
 	case item.again && due: // for what came since it was due has not been looked at yet

@@ -162,19 +162,30 @@ func resourceName(gvr schema.GroupVersionResource) string {
 }
 
 // handle takes an event from one of the streams of the kind.
-func (k *kind) handle(event stream.Event) {
+func (k *kind) handle(f *following, event stream.Event) {
 	b := event.Body
 	k.mu.Lock()
 	o := k.objects[b.UID]
-	if o == nil {
-		o = &object{
-			kind: k, uid: b.UID, namespace: b.Namespace, name: b.Name,
-			initial: event.Type == stream.Listed, found: event.Type == stream.Listed,
+	known := o != nil
+	if !known {
+		if f.departure != nil && (event.Type == stream.Deleted || k.clean(b)) {
+			k.mu.Unlock()
+			return
 		}
-		k.objects[b.UID] = o
+		o = k.newObject(b, event.Type == stream.Listed, f.departure)
 	}
 	k.mu.Unlock()
+	if known {
+		o.renew()
+	}
 	o.take(event)
+}
+
+// newObject makes the record of an object. The caller holds the lock.
+func (k *kind) newObject(b *body.Body, found bool, d *departure) *object {
+	o := &object{kind: k, uid: b.UID, namespace: b.Namespace, name: b.Name, initial: found, found: found, departure: d}
+	k.objects[b.UID] = o
+	return o
 }
 
 // in returns the objects of a namespace.

@@ -29,6 +29,8 @@ type object struct {
 
 	mu sync.Mutex
 
+	departure *departure // its namespace is not served any more; nil: it is
+
 	indexed *indexed // nil: nothing is to be indexed
 	buried  bool     // its deletion has begun its way through the indices
 
@@ -47,8 +49,9 @@ type object struct {
 	initial bool   // was there at the first listing, and was not handled since
 	found   bool   // was there at the first listing
 	gone    bool
-	leaving bool  // its deletion was requested
-	ended   bool  // delete handlers are through, though the object may be there
+	leaving bool // its deletion was requested
+	ended   bool // delete handlers are through, though the object may be there
+	renewal renewal
 	work    *work // nil: nothing is going on
 }
 
@@ -96,7 +99,8 @@ func (o *object) offer(event stream.Event) {
 		return
 	}
 	if o.work == nil {
-		if len(o.woken) == 0 && o.kind.quiet(event.Body, o.initial) {
+		o.begin()
+		if o.calm(event.Body) {
 			o.initial = false
 			return
 		}
@@ -106,6 +110,14 @@ func (o *object) offer(event stream.Event) {
 	if o.work.failures == 0 && (!o.work.held || event.Body.Deleting()) { // else only the newest body counts when the back-off is over (THR-2)
 		o.start()
 	}
+}
+
+// calm tells whether a version of the object asks for nothing. The caller holds the lock.
+func (o *object) calm(b *body.Body) bool {
+	if o.departure != nil {
+		return o.kind.clean(b)
+	}
+	return len(o.woken) == 0 && o.kind.quiet(b, o.initial)
 }
 
 // admit is the barrier of own writes: the lane never goes back to a body older than
@@ -119,6 +131,7 @@ func (o *object) admit(b *body.Body) bool {
 	version, w := b.ResourceVersion, o.work
 	if order, err := resourceversion.CompareResourceVersion(version, o.seen); o.seen != "" {
 		switch {
+		case version == o.seen && o.renewal == listed:
 		case err == nil && order <= 0:
 			return false
 		case err != nil && version == o.seen:
@@ -132,6 +145,9 @@ func (o *object) admit(b *body.Body) bool {
 		}
 	}
 	o.seen = version
+	if o.renewal == listed {
+		o.renewal = admitted
+	}
 	return true
 }
 
@@ -140,7 +156,7 @@ func (o *object) admit(b *body.Body) bool {
 func (o *object) vanish(event stream.Event) {
 	o.gone = true
 	if o.work == nil {
-		if o.ended || event.Missed || len(o.kind.optionalHandlers) == 0 && !o.kind.slipped(event.Body) {
+		if o.departure != nil || o.ended || event.Missed || len(o.kind.optionalHandlers) == 0 && !o.kind.slipped(event.Body) {
 			o.kind.forget(o)
 			return
 		}
@@ -197,6 +213,7 @@ func (o *object) run() {
 		o.mu.Lock()
 		w := o.work
 		w.newer = false
+		o.begin()
 		b, gone := w.latest, o.gone
 		o.mu.Unlock()
 
@@ -204,6 +221,7 @@ func (o *object) run() {
 
 		o.mu.Lock()
 		again := o.settle(v, err)
+		o.rest()
 		o.mu.Unlock()
 		if !again {
 			ended = true
@@ -218,6 +236,7 @@ func (o *object) cutOff() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.settle(verdict{}, errGoexit)
+	o.rest()
 }
 
 var errGoexit = errors.New("a handler has ended its goroutine instead of returning (runtime.Goexit)")

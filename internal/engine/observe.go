@@ -42,6 +42,7 @@ func (o *object) drain() {
 		o.mu.Lock()
 		if len(o.events) == 0 || o.kind.engine.stopping() {
 			o.events, o.observing = nil, false
+			o.rest()
 			o.mu.Unlock()
 			ended = true
 			return
@@ -60,7 +61,7 @@ func (o *object) drain() {
 // tell shows an event to all who observe. It tells whether the lane pauses after that.
 func (o *object) tell(event stream.Event) (pauses bool) {
 	edits := new(registry.Edits)
-	if event.Type != again {
+	if event.Type != again && !o.departing() {
 		for _, h := range o.kind.eventHandlers {
 			o.show(h, event, edits)
 		}

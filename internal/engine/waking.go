@@ -134,7 +134,7 @@ func (o *object) forgetReadings() {
 // gone, only those are of interest that are still to be called.
 func (o *object) rouse(u *user, r *indexing.Reader) {
 	o.mu.Lock()
-	if o.readings[u] != r || o.gone && o.work == nil || (o.gone || o.leaving) && !u.parting {
+	if o.readings[u] != r || o.departure != nil || o.gone && o.work == nil || (o.gone || o.leaving) && !u.parting {
 		o.mu.Unlock()
 		return
 	}

@@ -58,6 +58,7 @@ type world struct {
 	widgets  *simulated.Collection
 	settings kopf.Settings
 	spaces   []string // the operators' namespaces; none: all
+	selector string   // of their namespaces; none: all
 
 	mu        sync.Mutex
 	begun     time.Time
@@ -427,7 +428,7 @@ func (w *world) launchAs(name string, register func(handlers)) *operator {
 	o := &operator{w: w, done: make(chan error, 1), link: &link{to: w.server}}
 	o.link.dead, o.link.die = context.WithCancel(context.Background())
 	op, err := kopf.New(kopf.Options{
-		Name: name, Registry: r, Settings: w.settings, Namespaces: w.spaces, Logger: slog.New(logbook{w: w, of: o}),
+		Name: name, Registry: r, Settings: w.settings, Namespaces: w.spaces, NamespaceSelector: w.selector, Logger: slog.New(logbook{w: w, of: o}),
 		Config: &rest.Config{Host: "http://simulated.invalid", Transport: o.link},
 	})
 	if err != nil {

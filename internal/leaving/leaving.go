@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,7 +79,9 @@ type Cleaner struct {
 	Store  *state.Store
 	Naming state.Naming
 	Policy Policy
-	Log    *slog.Logger
+	// Timeout limits each list request.
+	Timeout time.Duration
+	Log     *slog.Logger
 }
 
 // Clean looks through all objects of the resources. What it cannot do is in the report; it
@@ -101,7 +104,7 @@ func (c *Cleaner) Clean(ctx context.Context, resources []Resource) *Report {
 
 func (c *Cleaner) cleanAll(ctx context.Context, r Resource, namespace string, report *Report) error {
 	seen := map[types.UID]bool{}
-	return c.Client.List(ctx, r.GVR, namespace, func(b *body.Body, unreadable error) error {
+	return c.Client.List(ctx, r.GVR, namespace, c.Timeout, func(b *body.Body, unreadable error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

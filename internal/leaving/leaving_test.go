@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,7 +46,7 @@ func newWorld(t *testing.T, policy leaving.Policy) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.cleaner = &leaving.Cleaner{Client: client, Store: store, Naming: naming, Policy: policy, Log: slog.New(slog.DiscardHandler)}
+	w.cleaner = &leaving.Cleaner{Client: client, Store: store, Naming: naming, Policy: policy, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}
 	return w
 }
 

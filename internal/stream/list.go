@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,11 +18,13 @@ const pageSize = 500
 // so that there is never more than one page in memory. Objects that are not readable come
 // as who they are, with an error. One that changes place between the pages may come twice,
 // and all do if reading took so long that the API server has forgotten what was there at its
-// beginning. It ends with the first error, also of each.
-func (c *Client) List(ctx context.Context, gvr schema.GroupVersionResource, namespace string, each func(b *body.Body, unreadable error) error) error {
+// beginning. Each page may take as long as timeout. It ends with the first error, also of each.
+func (c *Client) List(ctx context.Context, gvr schema.GroupVersionResource, namespace string, timeout time.Duration, each func(b *body.Body, unreadable error) error) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
-		p, err := c.list(ctx, gvr, namespace, options, metav1.TypeMeta{})
+		within, cancel := context.WithTimeout(ctx, timeout)
+		p, err := c.list(within, gvr, namespace, options, metav1.TypeMeta{})
+		cancel()
 		if apierrors.IsResourceExpired(err) && options.Continue != "" {
 			options.Continue = ""
 			continue
