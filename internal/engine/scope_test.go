@@ -157,7 +157,9 @@ func TestEverythingIsReleased(t *testing.T) {
 		if w.handledSize("held") != 1 || w.handledSize("failing") != -1 {
 			t.Error("the state that was handled last is another one")
 		}
-		w.writes("patch widgets", "patch widgets", "patch widgets") // one for progress before the daemon has left
+		if n := len(w.server.Writes()); n != 2 && n != 3 { // progress may go before the daemon has left
+			t.Errorf("%d writes", n)
+		}
 		if n := w.lists(); n != 1 {
 			t.Errorf("%d lists", n)
 		}
@@ -232,9 +234,10 @@ func TestDeletionsInANamespaceThatIsLeft(t *testing.T) {
 		})
 		w.delete("w1")
 		w.settle()
-		w.expectSet("delete w1 #0 →1", "optional w1 #0 →1")
+		w.expectSet("delete w1 #0 1→1", "optional w1 #0 1→1")
 		w.mark()
 		w.space(ns)
+		w.settle()
 		w.delete("w2")
 		w.sleep(time.Hour)
 		w.expect()
@@ -388,7 +391,7 @@ func TestGoneBetweenReleaseAndReturn(t *testing.T) {
 		var index *textIndex
 		w.start(func(h handlers) {
 			index = h.index("sizes", sizes)
-			h.daemon("d", lingering(time.Minute))
+			h.daemon("d", lingering(8*time.Second))
 			h.create("create", nil)
 		})
 		w.space(ns)
@@ -467,7 +470,7 @@ func TestUnwrittenOutcomeOfANamespaceThatIsLeft(t *testing.T) {
 		}
 		w.space(ns, "on=yes")
 		w.sleep(time.Minute)
-		w.expect("create w1 #0 →1 +0s")
+		w.expectAnyTime("create w1 #0 →1")
 	})
 }
 
@@ -481,9 +484,9 @@ func TestNamespacesAreForbidden_NS6_T041(t *testing.T) {
 		called   []string
 	}{
 		"names":              {[]string{"team-a", "other"}, "", false, "", []string{"create in-team-a #0 →0", "create in-other #0 →0"}},
-		"a pattern too":      {[]string{"team-*", "other"}, "", false, "patterns of namespaces match nothing: grant the verb, or give exact names verb=list", []string{"create in-other #0 →0"}},
-		"a selector":         {nil, "on=yes", false, "the selector of namespaces matches nothing: grant the verb", nil},
-		"both":               {[]string{"team-a"}, "on=yes", false, "the selector of namespaces matches nothing: grant the verb", nil},
+		"a pattern too":      {[]string{"team-*", "other"}, "", false, "patterns of namespaces match nothing: grant list and watch, or give exact names resource=namespaces", []string{"create in-other #0 →0"}},
+		"a selector":         {nil, "on=yes", false, "the selector of namespaces matches nothing: grant list and watch", nil},
+		"both":               {[]string{"team-a"}, "on=yes", false, "the selector of namespaces matches nothing: grant list and watch", nil},
 		"no scans":           {[]string{"team-*", "other"}, "", true, "scanning is disabled, patterns and the selector of namespaces match nothing", []string{"create in-other #0 →0"}},
 		"no scans, selector": {nil, "on=yes", true, "scanning is disabled, patterns and the selector of namespaces match nothing", nil},
 	} {

@@ -30,6 +30,7 @@ func (d *director) findNamespaces(ctx context.Context, listed func()) {
 // otherwise. One that is being deleted is served until it is gone, for its objects may need
 // us (B33). listed is called when those that are there are known, or cannot be.
 func (d *director) followNamespaces(ctx context.Context, listed func()) {
+	known := make(chan struct{}) // closed when those that are there are
 	gvk := corev1.SchemeGroupVersion.WithKind("Namespace")
 	s := stream.New(stream.Options{
 		Client: d.client.MetadataOnly(gvk), GVR: corev1.SchemeGroupVersion.WithResource("namespaces"),
@@ -46,9 +47,9 @@ func (d *director) followNamespaces(ctx context.Context, listed func()) {
 			}
 		},
 		OnError: func(f stream.Failure) {
-			if f.Reason == stream.Forbidden {
+			if f.Reason == stream.Forbidden && (closed(known) || f.Verb == "list") { // else it will be listed yet
 				listed()
-				d.sayForbidden(f)
+				d.sayForbidden(f, closed(known))
 			}
 		},
 	})
@@ -57,21 +58,27 @@ func (d *director) followNamespaces(ctx context.Context, listed func()) {
 		select {
 		case <-ctx.Done():
 		case <-s.Synced():
+			close(known)
+			d.unsay(namespacesForbidden{})
 			listed()
 		}
 	})
 }
 
+// namespacesForbidden is what sayForbidden is about.
+type namespacesForbidden struct{}
+
 // sayForbidden says once what does not work without the permission to look at namespaces (NS-6).
-func (d *director) sayForbidden(f stream.Failure) {
-	message := "permission is missing, patterns of namespaces match nothing: grant the verb, or give exact names"
+// Both verbs are tried again and again, whichever is missing.
+func (d *director) sayForbidden(f stream.Failure, known bool) {
+	message := "permission is missing, patterns of namespaces match nothing: grant list and watch, or give exact names"
 	switch {
-	case f.Verb == "watch":
-		message = "permission is missing, namespaces that come, go or change are not noticed: grant the verb"
+	case known:
+		message = "permission is missing, namespaces that come, go or change are not noticed: grant list and watch"
 	case d.Namespaces.selector != nil:
-		message = "permission is missing, the selector of namespaces matches nothing: grant the verb, or give exact names instead"
+		message = "permission is missing, the selector of namespaces matches nothing: grant list and watch, or give exact names instead"
 	}
-	d.once(slog.LevelError, message, "verb", f.Verb, "resource", "namespaces", "error", f.Err)
+	d.say(namespacesForbidden{}, slog.LevelError, message, "resource", "namespaces", "error", f.Err)
 }
 
 // serve begins to serve a namespace. Objects that are there are dealt with as at the start
