@@ -10,7 +10,7 @@ import (
 // The arrows between the packages: who may import whom among our own, directly.
 // ARCHITECTURE.md draws them. What is not listed may import nothing of ours.
 var arrows = map[string][]string{
-	"":                         {"activities", "daemons", "indexing", "internal/access", "internal/activity", "internal/admission", "internal/body", "internal/engine", "internal/logging", "internal/outcome", "internal/registry", "internal/state", "internal/stream", "settings", "storage", "typed", "webhook"},
+	"":                         {"activities", "daemons", "indexing", "internal/access", "internal/activity", "internal/admission", "internal/body", "internal/engine", "internal/logging", "internal/manifests", "internal/outcome", "internal/permissions", "internal/registry", "internal/schemas", "internal/state", "internal/stream", "settings", "storage", "typed", "webhook"},
 	"on":                       {"activities", "daemons", "diff", "filters", "indexing", "internal/fieldpath", "internal/registry", "typed"},
 	"activities":               {"internal/registry", "settings", "typed"},
 	"settings":                 {"storage", "typed", "webhook"},
@@ -38,6 +38,9 @@ var arrows = map[string][]string{
 	"internal/body":            {},
 	"internal/logging":         {},
 	"internal/metrics":         {},
+	"internal/permissions":     {"internal/registry"},
+	"internal/schemas":         {"internal/fieldpath"},
+	"internal/manifests":       {"internal/permissions", "internal/schemas", "webhook"},
 	"internal/cluster":         {},                     // for tests
 	"internal/simulated":       {},                     // for tests
 	"internal/faulty":          {"internal/simulated"}, // for tests

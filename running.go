@@ -135,7 +135,7 @@ func (s *session) operate(ctx context.Context) error {
 	}
 	run := engine.New(s.config)
 	s.engine.Store(run)
-	return run.Run(ctx)
+	return s.handle(ctx, run)
 }
 
 // renew takes the settings as the startup handlers have left them.

@@ -94,7 +94,7 @@ func (s *session) serveAdmission(ctx context.Context) error {
 		configuring.run("configurations of webhooks", a.keeper.Run)
 		configuring.run("configurations of webhooks", a.keep)
 	}
-	err = a.engine.Run(ctx)
+	err = s.handle(ctx, a.engine)
 	configuring.end()
 	a.leave(ctx)
 	answering.end() // those that have come are answered
