@@ -20,6 +20,7 @@ var arrows = map[string][]string{
 	"indexing":                 {},
 	"webhook":                  {"filters", "internal/metrics"},
 	"daemons":                  {},
+	"owners":                   {"diff", "internal/fieldpath"},
 	"internal/engine":          {"daemons", "indexing", "internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
 	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},
 	"internal/admission":       {"diff", "internal/body", "internal/cause", "internal/outcome", "internal/patching", "internal/registry", "internal/state"},
@@ -79,7 +80,7 @@ func TestArrows(t *testing.T) {
 }
 
 func TestUsersLinkNoTestTools(t *testing.T) {
-	for _, imported := range goList(t, "-deps", ".", "./on", "./typed", "./filters", "./diff", "./indexing", "./daemons") {
+	for _, imported := range goList(t, "-deps", ".", "./on", "./typed", "./filters", "./diff", "./indexing", "./daemons", "./owners") {
 		for _, prefix := range unwanted {
 			if strings.HasPrefix(imported, prefix) {
 				t.Errorf("a user's program contains %s", imported)
