@@ -10,7 +10,7 @@ import (
 // The arrows between the packages: who may import whom among our own, directly.
 // ARCHITECTURE.md draws them. What is not listed may import nothing of ours.
 var arrows = map[string][]string{
-	"":                         {"activities", "daemons", "indexing", "internal/access", "internal/activity", "internal/admission", "internal/body", "internal/engine", "internal/logging", "internal/manifests", "internal/outcome", "internal/permissions", "internal/registry", "internal/schemas", "internal/state", "internal/stream", "settings", "storage", "typed", "webhook"},
+	"":                         {"activities", "daemons", "indexing", "internal/access", "internal/activity", "internal/admission", "internal/body", "internal/engine", "internal/logging", "internal/manifests", "internal/outcome", "internal/permissions", "internal/recording", "internal/registry", "internal/schemas", "internal/state", "internal/stream", "owners", "settings", "storage", "typed", "webhook"},
 	"on":                       {"activities", "daemons", "diff", "filters", "indexing", "internal/fieldpath", "internal/registry", "typed"},
 	"activities":               {"internal/registry", "settings", "typed"},
 	"settings":                 {"storage", "typed", "webhook"},
@@ -21,9 +21,9 @@ var arrows = map[string][]string{
 	"webhook":                  {"filters", "internal/metrics"},
 	"daemons":                  {},
 	"owners":                   {"diff", "internal/fieldpath"},
-	"internal/engine":          {"daemons", "indexing", "internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/registry", "internal/state", "internal/stream"},
+	"internal/engine":          {"daemons", "indexing", "internal/body", "internal/cause", "internal/metrics", "internal/outcome", "internal/patching", "internal/recording", "internal/registry", "internal/state", "internal/stream"},
 	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},
-	"internal/admission":       {"diff", "internal/body", "internal/cause", "internal/outcome", "internal/patching", "internal/registry", "internal/state"},
+	"internal/admission":       {"diff", "internal/body", "internal/cause", "internal/outcome", "internal/patching", "internal/recording", "internal/registry", "internal/state"},
 	"internal/leaving":         {"internal/body", "internal/patching", "internal/state", "internal/stream"},
 	"internal/activity":        {"activities", "internal/metrics", "internal/outcome", "internal/registry", "internal/state"},
 	"internal/access":          {"activities"},
@@ -34,6 +34,7 @@ var arrows = map[string][]string{
 	"storage":                  {"internal/rawjson"},
 	"storage/storagetest":      {"internal/body", "storage"},
 	"internal/rawjson":         {},
+	"internal/recording":       {},
 	"internal/stream":          {"internal/body"},
 	"internal/fieldpath":       {"diff"},
 	"internal/body":            {},

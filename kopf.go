@@ -235,6 +235,7 @@ type Operator struct {
 	given      *rest.Config // nil: none
 	activities []*registry.Handler
 	registry   *Registry
+	scheme     *runtime.Scheme
 	onStarted  func()
 	exit       func(after time.Duration) // ends the process, of which Main is the whole; nil: it is not
 	running    atomic.Pointer[session]   // nil: it does not run
@@ -255,7 +256,7 @@ func New(o Options) (*Operator, error) {
 	}
 	namespaces, namespaceErr := scope(o)
 	all, handlerErr := resolved(o.Registry, o.Scheme)
-	op := &Operator{name: o.Name, given: o.Config, registry: o.Registry, onStarted: o.OnStarted}
+	op := &Operator{name: o.Name, given: o.Config, registry: o.Registry, scheme: o.Scheme, onStarted: o.OnStarted}
 	base := engine.Config{Namespaces: namespaces, Log: o.Logger}
 	for _, h := range all {
 		if h.Activity() {

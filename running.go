@@ -130,6 +130,12 @@ func (s *session) operate(ctx context.Context) error {
 		}
 		return err
 	}
+	recorder, stopPosting, err := s.post(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopPosting()
+	ctx, s.config.Recorder = recorder.In(ctx), recorder
 	if serving(s.config.Handlers) {
 		return s.serveAdmission(ctx)
 	}
@@ -371,5 +377,5 @@ func setUp(s settings.Settings, name string, base engine.Config) (setup, error) 
 	kept, keptErr := stateConfig(s.Persistence, name, base.Log)
 	admission, admissionErr := completeAdmission(s.Admission, base.Handlers)
 	base.Naming, base.State, base.Settings = kept.Naming, kept, engineSettings(s)
-	return setup{settings: s, admission: admission, config: base}, errors.Join(keptErr, admissionErr)
+	return setup{settings: s, admission: admission, config: base}, errors.Join(keptErr, admissionErr, s.Posting.Validate())
 }

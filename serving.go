@@ -24,6 +24,7 @@ import (
 	"github.com/kopf-go/kopf/internal/admission"
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/engine"
+	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/settings"
@@ -40,6 +41,7 @@ type admissions struct {
 	name       string // of the configurations
 	namespaces engine.Namespaces
 	log        *slog.Logger
+	recorder   *recording.Recorder
 	engine     *engine.Engine
 	keeper     *webhook.Keeper // nil: nothing is managed
 	essence    func(*body.Body) *state.Essence
@@ -60,7 +62,7 @@ func serving(handlers []*registry.Handler) bool {
 func (s *session) serveAdmission(ctx context.Context) error {
 	a := &admissions{
 		settings: s.admission, endpoint: s.admission.Endpoint, name: s.webhookOptions("").Name,
-		namespaces: s.config.Namespaces, log: s.config.Log, news: make(chan struct{}, 1),
+		namespaces: s.config.Namespaces, log: s.config.Log, recorder: s.config.Recorder, news: make(chan struct{}, 1),
 	}
 	config := s.config
 	config.OnHooks = a.learn
@@ -347,5 +349,5 @@ func (a *admissions) review(r *http.Request) ([]byte, error) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		facts.Peer = r.TLS.PeerCertificates[0]
 	}
-	return reviewer.Answer(r.Context(), r.Body, facts)
+	return reviewer.Answer(a.recorder.In(r.Context()), r.Body, facts)
 }

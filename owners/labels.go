@@ -124,7 +124,7 @@ func visit(v reflect.Value, path diff.Path, do func(reflect.Value) error) error 
 	case len(path) == 0:
 		return do(v)
 	case v.Kind() == reflect.Struct:
-		field, found := fieldpath.Field(v, path[0])
+		field, found := fieldpath.FieldNamed(v, path[0])
 		if known, err := fieldpath.Check(v.Type(), path[:1]); !found && (err != nil || known == nil) {
 			if err == nil {
 				return fmt.Errorf("%s cannot be looked into", v.Type())
@@ -160,12 +160,12 @@ func labelled(inner reflect.Value) error {
 		return labelledContent(content)
 	}
 	if inner.Kind() == reflect.Struct && inner.CanAddr() { // else it could not be changed
-		metadata, _ := fieldpath.Field(inner, "metadata")
+		metadata, _ := fieldpath.FieldNamed(inner, "metadata")
 		for metadata.Kind() == reflect.Pointer {
 			metadata = reflect.New(metadata.Type().Elem()).Elem()
 		}
 		if metadata.Kind() == reflect.Struct {
-			if labels, has := fieldpath.Field(metadata, "labels"); has && labels.Type().ConvertibleTo(labelsType) {
+			if labels, has := fieldpath.FieldNamed(metadata, "labels"); has && labels.Type().ConvertibleTo(labelsType) {
 				return nil
 			}
 		}
@@ -198,14 +198,14 @@ func (c config) labelInner(inner reflect.Value, labels map[string]string) {
 		c.labelContent(content, labels)
 		return
 	}
-	metadata, _ := fieldpath.Field(inner, "metadata")
+	metadata, _ := fieldpath.FieldNamed(inner, "metadata")
 	for metadata.Kind() == reflect.Pointer {
 		if metadata.IsNil() {
 			metadata.Set(reflect.New(metadata.Type().Elem()))
 		}
 		metadata = metadata.Elem()
 	}
-	field, _ := fieldpath.Field(metadata, "labels")
+	field, _ := fieldpath.FieldNamed(metadata, "labels")
 	old, _ := field.Convert(labelsType).Interface().(map[string]string)
 	field.Set(reflect.ValueOf(c.merged(old, labels)).Convert(field.Type()))
 }

@@ -30,6 +30,8 @@ type Settings struct {
 	Admission Admission
 	// Process is how the operator ends.
 	Process Process
+	// Posting is about Kubernetes events.
+	Posting Posting
 }
 
 // Execution says how handlers are called.

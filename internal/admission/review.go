@@ -16,6 +16,7 @@ import (
 	"github.com/kopf-go/kopf/diff"
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
 )
@@ -48,6 +49,9 @@ func (r *Reviewer) Review(ctx context.Context, request *admissionv1.AdmissionReq
 	v := &review{Reviewer: r, request: request, facts: facts, resource: resourceOf(request), limit: newLimit(facts.Timeout)}
 	ctx, cancel := v.limit.apply(ctx)
 	defer cancel()
+	if v.isDryRun() {
+		ctx = recording.Mute(ctx)
+	}
 	candidates, known := r.candidates(request, facts.Hint)
 	if !known {
 		return nil, failure(http.StatusNotFound, "no handler is for the resource %s", v.resource.GroupResource()) // ADM-4
@@ -188,12 +192,14 @@ func (v *review) ask(ctx context.Context, h *registry.Handler) {
 	v.settle(h, log, err, time.Since(began))
 }
 
+func (v *review) isDryRun() bool { return v.request.DryRun != nil && *v.request.DryRun }
+
 func (v *review) newCall(h *registry.Handler, log *slog.Logger) (*registry.Call, error) {
 	call := &registry.Call{
 		Body: v.asked, Resource: v.resource, Param: h.Param, Log: log, Memos: v.memos,
 		Admission: &registry.Admission{
 			Operation: string(v.request.Operation), Subresource: v.request.SubResource,
-			DryRun: v.request.DryRun != nil && *v.request.DryRun, User: v.request.UserInfo,
+			DryRun: v.isDryRun(), User: v.request.UserInfo,
 			Headers: v.facts.Headers, Peer: v.facts.Peer,
 		},
 	}

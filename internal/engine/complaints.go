@@ -1,43 +1,34 @@
 package engine
 
 import (
-	"context"
-	"encoding/json"
-	"log/slog"
-	"time"
+	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/metrics"
-	"github.com/kopf-go/kopf/internal/stream"
+	"github.com/kopf-go/kopf/internal/outcome"
+	"github.com/kopf-go/kopf/internal/recording"
+	"github.com/kopf-go/kopf/internal/registry"
 )
 
-// complaints posts Warning events on objects that cannot be handled, so that who
-// looks at the object learns why. Best effort: when there are too many, or they
-// cannot be posted, they are dropped, for all of them are in the log.
-type complaints struct {
-	client *stream.Client
-	log    *slog.Logger
-	queue  chan *corev1.Event
-}
-
-func newComplaints(client *stream.Client, log *slog.Logger) *complaints {
-	return &complaints{client: client, log: log, queue: make(chan *corev1.Event, 100)}
-}
-
-// The reasons of complaints, as they are in events.
+// The reasons of Warning events on objects, so that who looks at one learns what is the
+// matter with it.
 const (
 	undecodable = "Undecodable" // into a handler's Go type
 	looping     = "Looping"
 	pruned      = "Pruned" // the API server does not keep what is written
+
+	retrying = "Retrying" // a handler has failed, and is called again
+	failed   = "Failed"   // for good
 )
 
 // complain logs and posts that an object cannot be handled: once, until there is
 // something else to complain of.
 func (e *Engine) complain(o *object, b *body.Body, reason string, err error) {
+	err = o.kind.discreet(err)
 	if !o.kind.unheard(o, err.Error()) {
 		return
 	}
@@ -47,50 +38,49 @@ func (e *Engine) complain(o *object, b *body.Body, reason string, err error) {
 		o.log().Error("object is handled, but not as it should be", "reason", reason, "error", err)
 	}
 	metrics.Complaints.WithLabelValues(resourceName(o.kind.resource.GVR), reason).Inc()
-	now := metav1.NewTime(time.Now())
-	namespace := b.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
+	e.post(about(b), reason, err.Error())
+}
+
+// discreet is an error without what a decoder says of sensitive values.
+func (k *kind) discreet(err error) error {
+	if undecoded := (*registry.DecodeError)(nil); k.sensitive && errors.As(err, &undecoded) {
+		return fmt.Errorf("object does not decode into %s; why is not told, for there are sensitive values in it", undecoded.Type)
 	}
-	event := &corev1.Event{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "kopf-event-", Namespace: namespace},
-		InvolvedObject: corev1.ObjectReference{
-			APIVersion: b.APIVersion, Kind: b.Kind, Name: b.Name, Namespace: b.Namespace,
-			UID: types.UID(b.UID), ResourceVersion: b.ResourceVersion,
-		},
-		Type: corev1.EventTypeWarning, Reason: reason, Message: err.Error(), Action: "Handling",
-		FirstTimestamp: now, LastTimestamp: now, EventTime: metav1.NewMicroTime(now.Time), Count: 1,
-		ReportingController: "kopf", ReportingInstance: "kopf", Source: corev1.EventSource{Component: "kopf"},
+	return err
+}
+
+// failure posts that a handler has failed, if that is wanted.
+func (o *object) failure(h *registry.Handler, out outcome.Outcome) {
+	if !o.kind.engine.Recorder.Failures || out.Err == nil || out.Waiting {
+		return
 	}
-	select {
-	case e.events.queue <- event:
-	default:
+	reason := retrying
+	if out.Final {
+		reason = failed
+	}
+	o.kind.engine.post(o.reference(), reason, h.Name()+": "+out.Err.Error())
+}
+
+// post posts a Warning event. What the operator has to say itself has no level.
+func (e *Engine) post(about corev1.ObjectReference, reason, message string) {
+	err := e.Recorder.Post(recording.Event{
+		About: about, Type: corev1.EventTypeWarning, Reason: reason, Message: message, Level: recording.Always,
+	})
+	if err != nil {
+		e.log.Debug("event is not posted", "error", err)
 	}
 }
 
-// run posts until the context ends.
-func (c *complaints) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case event := <-c.queue:
-			if err := c.post(ctx, event); err != nil {
-				c.log.Debug("event could not be posted", "error", err)
-			}
-		}
+// about names a version of an object.
+func about(b *body.Body) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: b.APIVersion, Kind: b.Kind, Name: b.Name, Namespace: b.Namespace,
+		UID: types.UID(b.UID), ResourceVersion: b.ResourceVersion,
 	}
 }
 
-func (c *complaints) post(ctx context.Context, event *corev1.Event) error {
-	rest, err := c.client.REST(corev1.SchemeGroupVersion)
-	if err != nil {
-		return err
-	}
-	raw, err := json.Marshal(event)
-	if err != nil {
-		return err
-	}
-	return rest.Post().Namespace(event.Namespace).Resource("events").Body(raw).Do(ctx).Error()
+// reference names the object, whatever its version is.
+func (o *object) reference() corev1.ObjectReference {
+	apiVersion, kind := o.kind.resource.GVK.ToAPIVersionAndKind()
+	return corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Name: o.name, Namespace: o.namespace, UID: o.uid}
 }

@@ -15,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-go/kopf/internal/outcome"
+	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/internal/stream"
 )
 
-// Config is what an engine needs. All but Settings is required.
+// Config is what an engine needs. All but Settings is required, if nothing else is said.
 type Config struct {
 	Client     *stream.Client
 	Discovery  Discovery
@@ -30,6 +31,9 @@ type Config struct {
 	State      state.Config // what is kept on objects; fields are added per resource
 	Settings   Settings
 	Log        *slog.Logger
+	// Recorder posts Kubernetes events. nil: there are none. Handlers find it in the context
+	// that Run gets.
+	Recorder *recording.Recorder
 	// OnHooks is told of all handlers for requests, whenever they are for other resources
 	// than before; it must not block. Not required.
 	OnHooks func([]Hook)
@@ -47,7 +51,6 @@ type Engine struct {
 	timers   *timers
 	gate     *gate
 	ready    *readiness
-	events   *complaints
 	loops    *loops
 	director atomic.Pointer[director]
 	hooked   atomic.Bool // OnHooks was called
@@ -74,9 +77,12 @@ func New(c Config) *Engine {
 	if c.Memos == nil {
 		c.Memos = new(registry.Memos)
 	}
+	if c.Recorder == nil {
+		c.Recorder = recording.New(recording.Config{Disabled: true, Log: c.Log})
+	}
 	e := &Engine{
 		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
-		timers: newTimers(), gate: newGate(settings.MaxCycles), events: newComplaints(c.Client, c.Log),
+		timers: newTimers(), gate: newGate(settings.MaxCycles),
 		loops: newLoops(settings.LoopLimit, settings.LoopWindow),
 		idle:  make(chan struct{}), calls: map[*registry.Call]calling{},
 		employed: map[types.UID]*object{}, heirs: map[types.UID]*object{}, pointless: map[*registry.Handler]bool{},
@@ -98,7 +104,6 @@ func (e *Engine) Run(ctx context.Context) error {
 
 	var background sync.WaitGroup
 	background.Go(func() { e.timers.run(e.writing) })
-	background.Go(func() { e.events.run(e.writing) })
 
 	e.ready.begin(e.Handlers)
 	d := newDirector(e)

@@ -50,6 +50,7 @@ type kind struct {
 	updater          map[*registry.Handler]*registry.Handler // of resume handlers: the same function for updates
 	keys             map[*registry.Handler]*state.Keys
 	store            *state.Store // what is kept on the objects
+	sensitive        bool         // some values of the objects are not for everybody
 	resumes          bool         // there are resume handlers
 	idles            bool         // somebody wants to know when an object has changed last
 	// simpleHolds tells that labels and annotations alone decide which objects the
@@ -80,6 +81,7 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 			kept.Sensitive = append(kept.Sensitive, path)
 		}
 	}
+	k.sensitive = kept.Secret || len(kept.Sensitive) > 0
 	var err error
 	if k.store, err = state.NewStore(kept); err != nil {
 		return nil, err

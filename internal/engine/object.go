@@ -387,3 +387,11 @@ func (o *object) log() *slog.Logger {
 	}
 	return o.kind.log.With("object", name)
 }
+
+// speaking is a handler's logger, which can make events of what it is given (LOG-5).
+func (o *object) speaking(log *slog.Logger) *slog.Logger {
+	if !o.kind.engine.Recorder.Loggers {
+		return log
+	}
+	return o.kind.engine.Recorder.Logger(log, o.reference())
+}

@@ -234,7 +234,7 @@ func (c *cycle) arguments(t *task) (*registry.Call, error) {
 	args := &registry.Call{
 		Body: c.body, Resource: c.kind.resource.GVR, Reason: string(c.reasonOf(t)),
 		Retry: t.record.Retries, Started: t.record.Started, Param: h.Param, Patch: c.edits.For(h.ID),
-		Log: c.log.With("handler", h.ID, "attempt", t.record.Retries+1), Memos: c.object.Memos,
+		Log: c.object.speaking(c.log.With("handler", h.ID, "attempt", t.record.Retries+1)), Memos: c.object.Memos,
 	}
 	args.Subhandlers = &registry.Subhandlers{Parent: h, Run: func(ctx context.Context, declared []*registry.Handler) ([]registry.SubOutcome, error) {
 		c.edits.Add(args.Patch.Take()...) // the sub-handlers come after them
@@ -293,6 +293,7 @@ func (c *cycle) settle(t *task, o outcome.Outcome) {
 	c.settled++
 	c.mu.Unlock()
 	t.err = o.Err
+	c.object.failure(t.handler, o)
 	metrics.Attempts.WithLabelValues(resourceName(c.kind.resource.GVR), t.metric(), o.Name()).Inc()
 	log := c.log.With("handler", t.handler.ID, "reason", c.reasonOf(t), "attempt", t.record.Retries)
 	var panicked *outcome.PanicError

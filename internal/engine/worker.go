@@ -320,7 +320,7 @@ func (w *worker) prepare(began time.Time, stopping <-chan struct{}) (call *regis
 	edits := new(registry.Edits)
 	return &registry.Call{
 		Body: b, Resource: w.object.kind.resource.GVR, Retry: s.record.Retries, Started: s.record.Started, Param: h.Param,
-		Log: w.log().With("attempt", s.record.Retries+1), Patch: edits.For(h.ID), Memos: w.object.Memos,
+		Log: w.object.speaking(w.log().With("attempt", s.record.Retries+1)), Patch: edits.For(h.ID), Memos: w.object.Memos,
 		Live: &w.background.live, Stopped: stopping,
 	}, before, result
 }
@@ -381,6 +381,7 @@ func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 func (w *worker) conclude(s standing, out outcome.Outcome) daemons.Result {
 	h := w.handler
 	metrics.Attempts.WithLabelValues(resourceName(w.object.kind.resource.GVR), h.ID, out.Name()).Inc()
+	w.object.failure(h, out)
 	s.record = out.Record(s.record, s.last.Ended)
 	w.report(s, out)
 	next := s.record.Delayed

@@ -2,10 +2,10 @@ package fieldpath
 
 import "reflect"
 
-// Field returns the field of a struct that has a name in JSON, addressable if the struct
+// FieldNamed returns the field of a struct that has a name in JSON, addressable if the struct
 // is. It is not found if there is none of that name, or if it is in an embedded struct
 // whose pointer is nil.
-func Field(v reflect.Value, name string) (reflect.Value, bool) {
+func FieldNamed(v reflect.Value, name string) (reflect.Value, bool) {
 	f, known := fieldsOf(v.Type()).named(name)
 	if !known {
 		return reflect.Value{}, false

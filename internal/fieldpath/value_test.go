@@ -36,13 +36,13 @@ func TestField(t *testing.T) {
 		"unknown":              {there, "Deep", nil},
 		"of Kubernetes":        {new(corev1.PodTemplateSpec), "template", nil},
 	} {
-		found, ok := Field(reflect.ValueOf(c.in).Elem(), c.field)
+		found, ok := FieldNamed(reflect.ValueOf(c.in).Elem(), c.field)
 		if ok != (c.want != nil) || ok && found.Addr().Interface() != c.want {
 			t.Errorf("%s: got %v, %v", name, found, ok)
 		}
 	}
 	template := &corev1.PodTemplateSpec{}
-	metadata, _ := Field(reflect.ValueOf(template).Elem(), "metadata")
+	metadata, _ := FieldNamed(reflect.ValueOf(template).Elem(), "metadata")
 	metadata.Set(reflect.ValueOf(metav1.ObjectMeta{Name: "set"}))
 	if template.Name != "set" {
 		t.Error("what was found is a copy")
