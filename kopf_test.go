@@ -205,18 +205,17 @@ func TestNewDefaults(t *testing.T) {
 
 // The operator says who it is, unless the configuration does.
 func TestUserAgent(t *testing.T) {
-	agents := make(chan string, 100)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case agents <- r.UserAgent():
-		default:
-		}
-		http.NotFound(w, r)
-	}))
-	defer server.Close()
 	for _, c := range []struct{ name, given, want string }{
 		{"", "", "kopf/kopf"}, {"widgets", "", "widgets/kopf"}, {"widgets", "mine/1.0", "mine/1.0"},
 	} {
+		agents := make(chan string, 100)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case agents <- r.UserAgent():
+			default:
+			}
+			http.NotFound(w, r)
+		}))
 		op, err := New(Options{
 			Name: c.name, Config: &rest.Config{Host: server.URL, UserAgent: c.given}, Logger: slog.New(slog.DiscardHandler),
 			Registry: filled(func(in on.AnyOption) { on.Create(handled[*corev1.Pod], in) }),
@@ -234,9 +233,7 @@ func TestUserAgent(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		for len(agents) > 0 {
-			<-agents
-		}
+		server.Close() // with what was on its way
 	}
 }
 
