@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "sigs.k8s.io/json"
@@ -239,7 +238,7 @@ type page struct {
 }
 
 func (c *Collection) list(p *parsed) *http.Response {
-	selector, err := labels.Parse(p.query.Get("labelSelector"))
+	selector, err := selectorOf(p.query)
 	if err != nil {
 		return answerError(apierrors.NewBadRequest(err.Error()))
 	}
@@ -253,7 +252,7 @@ func (c *Collection) list(p *parsed) *http.Response {
 		}
 	} else {
 		for _, v := range c.sorted(p.Namespace) {
-			if selector.Matches(labels.Set(v.peek().GetLabels())) {
+			if selector.matches(v) {
 				rest.items = append(rest.items, v)
 			}
 		}

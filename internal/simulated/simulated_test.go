@@ -235,6 +235,30 @@ func TestWatchThroughSelector(t *testing.T) {
 	})
 }
 
+func TestSelectByName(t *testing.T) {
+	run(t, func(e env) {
+		t := e.T
+		e.create("w1", nil)
+		e.create("w2", nil)
+		only := metav1.ListOptions{FieldSelector: "metadata.name=w2"}
+		list, err := e.client.List(t.Context(), only)
+		if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "w2" {
+			t.Error(list, err)
+		}
+		only.ResourceVersion = e.server.Version()
+		w, err := e.client.Watch(t.Context(), only)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.mustPatch("w1", `{"spec":{"size":2}}`)
+		e.mustPatch("w2", `{"spec":{"size":2}}`)
+		if event := <-w.ResultChan(); event.Type != watch.Modified || event.Object.(*unstructured.Unstructured).GetName() != "w2" {
+			t.Error(event)
+		}
+		w.Stop()
+	})
+}
+
 func TestFaults(t *testing.T) {
 	run(t, func(e env) {
 		t := e.T

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // watch is the body of an answer to a watch request.
@@ -21,7 +20,7 @@ type watch struct {
 	server    *Server
 	in        *Collection
 	namespace string
-	selector  labels.Selector
+	selector  selector
 	ctx       context.Context
 	request   *parsed
 	closed    chan struct{}
@@ -42,7 +41,7 @@ type watch struct {
 // watch answers a watch request.
 func (s *Server) watch(ctx context.Context, c *Collection, p *parsed) (*http.Response, error) {
 	query := p.query
-	selector, err := labels.Parse(query.Get("labelSelector"))
+	selector, err := selectorOf(query)
 	if err != nil {
 		return answerError(apierrors.NewBadRequest(err.Error())), nil
 	}
@@ -120,7 +119,7 @@ func (w *watch) mark(annotations map[string]string) {
 }
 
 func (w *watch) selected(v *version) bool {
-	return v != nil && (w.selector.Empty() || w.selector.Matches(labels.Set(v.peek().GetLabels())))
+	return v != nil && w.selector.matches(v)
 }
 
 // Read is part of io.ReadCloser.

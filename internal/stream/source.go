@@ -42,7 +42,7 @@ func (s *source) ListWithContext(ctx context.Context, options metav1.ListOptions
 	if options.Continue == "" {
 		s.store.begin()
 	}
-	options.LabelSelector = s.options.LabelSelector
+	options.LabelSelector, options.FieldSelector = s.options.LabelSelector, s.options.FieldSelector
 	var got *page
 	err := s.attempt(ctx, "list", false, func() (err error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, s.options.Silence, silentFor(s.options.Silence))
@@ -70,7 +70,7 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	if streamedList {
 		s.store.begin()
 	}
-	options.LabelSelector = s.options.LabelSelector
+	options.LabelSelector, options.FieldSelector = s.options.LabelSelector, s.options.FieldSelector
 	var w *watcher
 	err := s.attempt(ctx, "watch", streamedList, func() (err error) {
 		w, err = s.open(ctx, options)

@@ -58,6 +58,8 @@ type Options struct {
 	// LabelSelector leaves out objects on the server. One that stops to match can't
 	// be told from one that was deleted.
 	LabelSelector string
+	// FieldSelector does so by fields; all resources know metadata.name.
+	FieldSelector string
 
 	// OnEvent is called for each event. It must be quick, for nothing is read from
 	// the server meanwhile.

@@ -267,17 +267,17 @@ func TestPageExpires(t *testing.T) {
 	})
 }
 
-func TestNamespaceAndSelector(t *testing.T) {
+func TestNamespaceAndSelectors(t *testing.T) {
 	both(t, func(t *testing.T, f *fakeAPI) {
 		paths := map[string]bool{}
 		f.script(func(r *http.Request) *answer { paths[r.URL.Path] = true; return nil })
-		r := follow(t, f, func(o *Options) { o.Namespace = "ns"; o.LabelSelector = "app=x" })
+		r := follow(t, f, func(o *Options) { o.Namespace, o.LabelSelector, o.FieldSelector = "ns", "app=x", "metadata.name=y" })
 		r.expect(t)
 		if len(paths) != 1 || !paths["/apis/kopf.dev/v1/namespaces/ns/widgets"] {
 			t.Errorf("paths %v", paths)
 		}
 		for _, request := range f.requests() {
-			if !strings.Contains(request.query, "labelSelector=app%3Dx") {
+			if !strings.Contains(request.query, "labelSelector=app%3Dx") || !strings.Contains(request.query, "fieldSelector=metadata.name%3Dy") {
 				t.Errorf("query %s", request.query)
 			}
 		}
