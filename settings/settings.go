@@ -32,6 +32,8 @@ type Settings struct {
 	Process Process
 	// Posting is about Kubernetes events.
 	Posting Posting
+	// Peering is how the operator gets along with others for the same objects.
+	Peering Peering
 }
 
 // Execution says how handlers are called.
