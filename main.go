@@ -40,7 +40,7 @@ import (
 //	                         with or without a port; overrides Settings.Admission.Endpoint
 //	--print-webhooks         print the configurations of webhooks as manifests, and exit
 //	--log-level LEVEL        debug, info (default), warn, error
-//	--log-format FORMAT      text (default), logfmt, json
+//	--log-format FORMAT      text (default), plain, full, logfmt, json
 func Main(o Options) {
 	os.Exit(run(o, os.Args[1:], os.Stderr))
 }
@@ -135,7 +135,7 @@ func parseFlags(args []string, stderr io.Writer) (*flags, error) {
 	})
 	set.BoolVar(&f.print, "print-webhooks", false, "print the configurations of webhooks as manifests, and exit")
 	set.TextVar(&f.level, "log-level", slog.LevelInfo, "log from this `level` on: debug, info, warn, error")
-	set.StringVar(&f.format, "log-format", "text", "log in this `format`: text, logfmt, json")
+	set.StringVar(&f.format, "log-format", "text", "log in this `format`: text, plain, full, logfmt, json")
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func parseFlags(args []string, stderr io.Writer) (*flags, error) {
 	case f.everywhere && len(f.namespaces) > 0:
 		problem = "--namespace and --all-namespaces exclude each other"
 	}
-	if _, err := logging.New(io.Discard, f.level, f.format); err != nil {
+	if _, err := logging.New(io.Discard, logging.Options{Level: f.level, Format: f.format}); err != nil {
 		problem = err.Error()
 	}
 	if problem != "" {
@@ -180,7 +180,7 @@ func webhookURL(text string) (webhook.URL, error) {
 // says otherwise.
 func (f *flags) apply(o *Options, stderr io.Writer) error {
 	if o.Logger == nil {
-		log, err := logging.New(stderr, f.level, f.format)
+		log, err := logging.New(stderr, logging.Options{Level: f.level, Format: f.format})
 		if err != nil {
 			return err
 		}

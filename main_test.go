@@ -83,7 +83,7 @@ func TestExitCodes(t *testing.T) {
 		{"-n team[", exitUsage, `invalid value "team[" for flag -n: namespace pattern "team[" is not a name or a glob`},
 		{"-n a -n=", exitUsage, "is not a name or a glob"},
 		{"--log-level loud", exitUsage, `invalid value "loud" for flag -log-level`},
-		{"--log-format xml", exitUsage, `log format "xml" is not known: use text, logfmt or json`},
+		{"--log-format xml", exitUsage, `log format "xml" is not known: use one of text, plain, full, logfmt, json`},
 		{"--kubeconfig /none", exitError, "error: no cluster to connect to: "},
 		{"--context none", exitError, "error: no cluster to connect to: "},
 		{"", exitError, "no cluster to connect to: "},
@@ -211,7 +211,7 @@ func TestLogFlags(t *testing.T) {
 		{flags{format: "text"}, "INFO  [ns/x] hello a=1\n", false},
 		{flags{format: "text", level: slog.LevelDebug}, "INFO  [ns/x] hello a=1\n", true},
 		{flags{format: "logfmt"}, "level=INFO msg=hello object=ns/x a=1\n", false},
-		{flags{format: "json"}, `"level":"INFO","msg":"hello","object":"ns/x","a":1}` + "\n", false},
+		{flags{format: "json"}, `"severity":"info","message":"hello","object":"ns/x","a":1}` + "\n", false},
 	} {
 		var o Options
 		var out console

@@ -109,7 +109,7 @@ func (j *journal) errors() (lines []string) {
 
 // into has the operator log into the journal, from debug level on.
 func (j *journal) into(o *kopf.Options) {
-	log, err := logging.New(j, slog.LevelDebug, "text")
+	log, err := logging.New(j, logging.Options{Level: slog.LevelDebug})
 	Expect(err).NotTo(HaveOccurred())
 	o.Logger = log
 }

@@ -3,7 +3,6 @@ package kopf_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -214,7 +213,7 @@ type operator struct {
 func (w *world) start(options ...func(*kopf.Options)) *operator {
 	GinkgoHelper()
 	before := goleak.IgnoreCurrent()
-	log, err := logging.New(io.Writer(GinkgoWriter), slog.LevelDebug, "text")
+	log, err := logging.New(GinkgoWriter, logging.Options{Level: slog.LevelDebug})
 	Expect(err).NotTo(HaveOccurred())
 	o := kopf.Options{Registry: w.reg, Namespaces: []string{w.namespace}, Config: k8s.Config, Logger: log}
 	for _, option := range options {

@@ -16,6 +16,7 @@ import (
 	"github.com/kopf-go/kopf/diff"
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/logging"
 	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
@@ -94,12 +95,9 @@ func (v *review) read() (err error) {
 	if v.asked = cmp.Or(v.object, v.old); v.asked == nil {
 		return failure(http.StatusBadRequest, "the request has neither an object nor an old one") // ADM-4
 	}
-	name := v.request.Name
-	if v.request.Namespace != "" {
-		name = v.request.Namespace + "/" + name
-	}
-	v.log = cmp.Or(v.Log, slog.Default()).With("resource", v.resource.GroupResource().String(), "object", name,
-		"operation", string(v.request.Operation))
+	v.log = cmp.Or(v.Log, slog.Default()).With("resource", v.resource.GroupResource().String(), logging.ObjectKey, logging.Reference{
+		APIVersion: v.asked.APIVersion, Kind: v.asked.Kind, Name: v.request.Name, UID: string(v.asked.UID), Namespace: v.request.Namespace,
+	}, "operation", string(v.request.Operation))
 	v.memos = sync.OnceValue(v.memory)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/logging"
 	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
@@ -32,10 +33,12 @@ type kind struct {
 	resource Resource
 	client   *stream.Client // reads no more of objects than handlers want
 	log      *slog.Logger
-	absent   time.Time // since when discovery does not have it; zero: it has
-	missing  int       // how often the API server said that there is none
-	edition  int       // how many kinds there were before of this resource, in whatever version
-	retired  atomic.Bool
+	// apiVersion is that of the objects, which is not to be composed for each line of the log.
+	apiVersion string
+	absent     time.Time // since when discovery does not have it; zero: it has
+	missing    int       // how often the API server said that there is none
+	edition    int       // how many kinds there were before of this resource, in whatever version
+	retired    atomic.Bool
 
 	handlers         []*registry.Handler // all, in order of registration
 	indexHandlers    []*registry.Handler
@@ -68,7 +71,8 @@ type kind struct {
 func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error) {
 	k := &kind{
 		engine: e, resource: r, client: e.client, handlers: handlers, log: e.log.With("resource", resourceName(r.GVR)),
-		keys: map[*registry.Handler]*state.Keys{}, running: map[*registry.Handler]prometheus.Gauge{}, objects: map[types.UID]*object{},
+		apiVersion: r.GVK.GroupVersion().String(),
+		keys:       map[*registry.Handler]*state.Keys{}, running: map[*registry.Handler]prometheus.Gauge{}, objects: map[types.UID]*object{},
 		complaints: map[types.UID]string{}, pruned: map[string]bool{}, simpleHolds: true,
 	}
 	kept := e.State
@@ -95,6 +99,11 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 		k.client = e.client.MetadataOnly(r.GVK)
 	}
 	return k, nil
+}
+
+// reference says in logs which object is meant.
+func (k *kind) reference(namespace, name string, uid types.UID) logging.Reference {
+	return logging.Reference{APIVersion: k.apiVersion, Kind: k.resource.GVK.Kind, Name: name, UID: string(uid), Namespace: namespace}
 }
 
 // add sorts a handler in.

@@ -14,6 +14,7 @@ import (
 	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/logging"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/stream"
 )
@@ -376,16 +377,11 @@ func (o *object) Memos() *registry.Memos {
 
 // identity is a body that says who the object was, and no more.
 func (o *object) identity() *body.Body {
-	apiVersion, kind := o.kind.resource.GVK.ToAPIVersionAndKind()
-	return body.Identify(metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, o.namespace, o.name, o.uid, "")
+	return body.Identify(metav1.TypeMeta{APIVersion: o.kind.apiVersion, Kind: o.kind.resource.GVK.Kind}, o.namespace, o.name, o.uid, "")
 }
 
 func (o *object) log() *slog.Logger {
-	name := o.name
-	if o.namespace != "" {
-		name = o.namespace + "/" + name
-	}
-	return o.kind.log.With("object", name)
+	return o.kind.log.With(logging.ObjectKey, o.kind.reference(o.namespace, o.name, o.uid))
 }
 
 // speaking is a handler's logger, which can make events of what it is given (LOG-5).

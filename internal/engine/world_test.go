@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kopf-go/kopf"
+	"github.com/kopf-go/kopf/internal/logging"
 	"github.com/kopf-go/kopf/internal/simulated"
 	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/on"
@@ -507,6 +508,9 @@ func (l logbook) Enabled(context.Context, slog.Level) bool { return true }
 func (l logbook) Handle(_ context.Context, r slog.Record) error {
 	text := fmt.Sprintf("%s %s %s", r.Time.Format("15:04:05.000"), r.Level, r.Message)
 	add := func(a slog.Attr) bool {
+		if about, is := a.Value.Any().(logging.Reference); a.Key == logging.ObjectKey && (!is || about.APIVersion == "" || about.Kind == "" || about.Name == "" || about.UID == "") {
+			l.w.Errorf("does not say which object is meant (LOG-1): %s %#v", r.Message, a.Value.Any())
+		}
 		text += fmt.Sprintf(" %s=%v", a.Key, a.Value)
 		return true
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-go/kopf/internal/body"
+	"github.com/kopf-go/kopf/internal/logging"
 	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/state"
@@ -90,7 +91,7 @@ func (k *kind) verify(patch []byte, response *body.Body) {
 	if !known {
 		metrics.Complaints.WithLabelValues(resourceName(k.resource.GVR), pruned).Inc()
 		k.log.Warn("the API server does not keep what was written: let the resource's schema have these fields, or an admission webhook leave them",
-			"fields", dropped, "object", response.Namespace+"/"+response.Name)
+			"fields", dropped, logging.ObjectKey, k.reference(response.Namespace, response.Name, response.UID))
 	}
 }
 

@@ -3,7 +3,6 @@ package logging
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +17,7 @@ import (
 func newText(t *testing.T, level slog.Level) (*slog.Logger, *bytes.Buffer) {
 	t.Helper()
 	var out bytes.Buffer
-	log, err := New(&out, level, "text")
+	log, err := New(&out, Options{Level: level})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +97,7 @@ func TestText(t *testing.T) {
 
 func TestTextHasTheTime(t *testing.T) {
 	var out bytes.Buffer
-	log, err := New(&out, slog.LevelInfo, "text")
+	log, err := New(&out, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +109,9 @@ func TestTextHasTheTime(t *testing.T) {
 }
 
 func TestLevel(t *testing.T) {
-	for _, format := range []string{"text", "logfmt", "json"} {
+	for _, format := range Formats {
 		var out bytes.Buffer
-		log, err := New(&out, slog.LevelWarn, format)
+		log, err := New(&out, Options{Level: slog.LevelWarn, Format: format})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,28 +126,8 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-func TestMachineFormats(t *testing.T) {
-	for format, want := range map[string]string{
-		"logfmt": `level=INFO msg="hello you" object=ns/x g.a=1` + "\n",
-		"json":   `"level":"INFO","msg":"hello you","object":"ns/x","g":{"a":1}}` + "\n",
-	} {
-		var out bytes.Buffer
-		log, err := New(&out, slog.LevelInfo, format)
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.With("object", "ns/x").WithGroup("g").Info("hello you", "a", 1)
-		if !strings.HasSuffix(out.String(), want) || !strings.Contains(out.String(), "time") {
-			t.Errorf("%s: %s", format, &out)
-		}
-		if format == "json" && !json.Valid(out.Bytes()) {
-			t.Errorf("not JSON: %s", &out)
-		}
-	}
-}
-
 func TestUnknownFormat(t *testing.T) {
-	if _, err := New(nil, 0, "xml"); err == nil || err.Error() != `log format "xml" is not known: use text, logfmt or json` {
+	if _, err := New(nil, Options{Format: "xml"}); err == nil || err.Error() != `log format "xml" is not known: use one of text, plain, full, logfmt, json` {
 		t.Error(err)
 	}
 }
@@ -208,7 +187,7 @@ func TestSlogContract(t *testing.T) {
 	var out bytes.Buffer
 	slogtest.Run(t, func(t *testing.T) slog.Handler {
 		out.Reset()
-		log, err := New(&out, slog.LevelInfo, "text")
+		log, err := New(&out, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
