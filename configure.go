@@ -3,7 +3,6 @@ package kopf
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -60,7 +59,7 @@ func stateConfig(s settings.Persistence, name string, log *slog.Logger) (state.C
 		return state.Config{}, err
 	}
 	c := state.Config{
-		Progress: s.ProgressStorage, LastHandled: s.DiffBaseStorage, DigestKey: s.DigestKey, RecordLimit: s.RecordLimit,
+		Progress: s.ProgressStorage, LastHandled: s.DiffBaseStorage, DigestKey: s.DigestKey, RecordLimit: max(0, s.RecordLimit), // a negative one is reported elsewhere
 	}
 	if c.Progress == nil {
 		c.Progress = storage.Smart(naming.Prefix, storage.AnnotationsOptions{}, storage.StatusOptions{})
@@ -121,34 +120,19 @@ func engineLifecycle(l settings.Lifecycle) func([]registry.Due) []string {
 	}
 }
 
-const defaultWebhookPort = 9443
-
-// completeAdmission fills in what was left open. It reports mistakes.
-func completeAdmission(s settings.Admission, handlers []*registry.Handler) (settings.Admission, error) {
-	if s.Namespace == "" {
-		s.Namespace = podNamespace()
+// completeAdmission fills in what was left open. It reports what is missing.
+func completeAdmission(s settings.Settings, handlers []*registry.Handler) (settings.Admission, error) {
+	a := s.WithDefaults().Admission
+	a.Namespace = cmp.Or(a.Namespace, podNamespace())
+	if a.Certificates == nil {
+		a.Certificates = &webhook.OwnCertificates{}
 	}
-	var mistakes []error
 	first := slices.IndexFunc(handlers, func(h *registry.Handler) bool { return h.Kind == registry.Validate || h.Kind == registry.Mutate })
-	if first >= 0 && s.Endpoint == nil {
-		mistakes = append(mistakes, handlers[first].Mistake(errors.New("nobody knows how the API server reaches it: "+
-			"set Settings.Admission.Endpoint to a webhook.Service, or, during development, to a webhook.URL")))
+	if first >= 0 && a.Endpoint == nil {
+		return a, handlers[first].Mistake(errors.New("nobody knows how the API server reaches it: " +
+			"set Settings.Admission.Endpoint to a webhook.Service, or, during development, to a webhook.URL"))
 	}
-	if url, is := s.Endpoint.(webhook.URL); is {
-		s.Port = cmp.Or(s.Port, url.Port, defaultWebhookPort)
-		url.Port = cmp.Or(url.Port, s.Port)
-		s.Endpoint = url
-	} else if s.Tunnel != nil {
-		mistakes = append(mistakes, errors.New("Settings.Admission: a Tunnel needs an Endpoint that is a webhook.URL"))
-	}
-	s.Port = cmp.Or(s.Port, defaultWebhookPort)
-	if s.Timeout < 0 || s.Timeout > 30*time.Second || s.Timeout%time.Second != 0 {
-		mistakes = append(mistakes, fmt.Errorf("Settings.Admission: Timeout is %s, not 1 to 30 whole seconds", s.Timeout))
-	}
-	if s.Certificates == nil {
-		s.Certificates = &webhook.OwnCertificates{}
-	}
-	return s, errors.Join(mistakes...)
+	return a, nil
 }
 
 // podNamespace is that of the pod that the process runs in; empty: in none.

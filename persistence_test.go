@@ -99,7 +99,7 @@ func TestMistakesInPersistenceSettings_SET4_T062(t *testing.T) {
 		"prefix of a storage is empty":                {DiffBaseStorage: storage.AnnotationsLastHandled("", storage.LastHandledOptions{})},
 		`storage field "status..x" has an empty key`:  {ProgressStorage: storage.StatusProgress(storage.StatusOptions{Field: "status..x"})},
 		`finalizer "two words" is illegal`:            {Finalizer: "two words"},
-		"the limit of a record is -1 bytes":           {RecordLimit: -1},
+		"Settings.Persistence: RecordLimit is -1":     {RecordLimit: -1},
 		"takes the last-handled state for a record":   {DiffBaseStorage: storage.AnnotationsLastHandled(storage.DefaultPrefix, storage.LastHandledOptions{Key: "old"})},
 	} {
 		_, err := New(Options{Registry: NewRegistry(), Config: nowhere(), Settings: Settings{Persistence: s}})

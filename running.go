@@ -375,7 +375,7 @@ type setup struct {
 // setUp finds out what follows from settings. It reports all mistakes in them.
 func setUp(s settings.Settings, name string, base engine.Config) (setup, error) {
 	kept, keptErr := stateConfig(s.Persistence, name, base.Log)
-	admission, admissionErr := completeAdmission(s.Admission, base.Handlers)
+	admission, admissionErr := completeAdmission(s, base.Handlers)
 	base.Naming, base.State, base.Settings = kept.Naming, kept, engineSettings(s)
-	return setup{settings: s, admission: admission, config: base}, errors.Join(keptErr, admissionErr, s.Posting.Validate())
+	return setup{settings: s, admission: admission, config: base}, errors.Join(s.Validate(), keptErr, admissionErr)
 }
