@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/registry"
 )
@@ -121,6 +123,28 @@ func (e *Engine) Kept(ctx context.Context) ([]Resource, error) {
 		}
 	}
 	return kept, err
+}
+
+// Spaces looks once at which namespaces are served now; none stands for everywhere. It is for
+// an engine that does not run.
+func (e *Engine) Spaces(ctx context.Context) (names []string, err error) {
+	if e.Namespaces.All() {
+		return nil, nil
+	}
+	names = e.Namespaces.exact()
+	if e.Namespaces.dynamic() {
+		client := e.client.MetadataOnly(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		err = client.List(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), "", e.settings.RequestTimeout, func(b *body.Body, _ error) error {
+			if e.Namespaces.Match(b.Name, b.Labels) && !slices.Contains(names, b.Name) {
+				names = append(names, b.Name)
+			}
+			return nil
+		})
+	}
+	if err == nil && len(names) == 0 {
+		err = errors.New("no namespace matches")
+	}
+	return names, err
 }
 
 func (e *Engine) resolveOnce(ctx context.Context) ([]*assignment, []Hook, error) {

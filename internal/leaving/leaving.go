@@ -70,7 +70,8 @@ type Report struct {
 	Released int // those whose finalizer was taken off
 	Cleaned  int // those whose state was taken away
 	Left     []Left
-	Failed   []error // resources that could not be read
+	Pending  []Object // of a dry run: those that would be changed
+	Failed   []error  // resources that could not be read
 }
 
 // Cleaner takes things away. All fields are required.
@@ -141,7 +142,8 @@ func (c *Cleaner) clean(ctx context.Context, r Resource, object Object, b *body.
 			break
 		}
 		if c.Policy.DryRun {
-			c.Log.Info("would be cleaned", "object", object.String(), "finalizer", releases, "state", cleans)
+			report.Pending = append(report.Pending, object)
+			c.Log.Debug("would be cleaned", "object", object.String(), "finalizer", releases, "state", cleans)
 			break
 		}
 		if err = c.send(ctx, object, b, plan); err == nil {
