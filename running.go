@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
@@ -274,7 +273,7 @@ func (s *session) credentials(ctx context.Context) (map[string]*activities.Crede
 // disconnect ends the connections that are left.
 func (s *session) disconnect() {
 	if s.httpClient != nil {
-		utilnet.CloseIdleConnectionsFor(s.httpClient.Transport)
+		access.CloseIdle(s.httpClient.Transport)
 	}
 	if s.vault != nil {
 		s.vault.Close()

@@ -94,12 +94,15 @@ func below(to, from, path string) string {
 
 // renews tells whether client-go gets other secrets for the same configuration by itself.
 func (i *item) renews() bool {
-	return i.given.ExecProvider != nil || i.given.AuthProvider != nil || i.given.BearerTokenFile != ""
+	return i.given.ExecProvider != nil || i.given.AuthProvider != nil
 }
 
-// same tells whether two configurations are the same credentials. If in doubt, they are not.
-func same(a, b *rest.Config) bool {
-	x, y := rest.CopyConfig(a), rest.CopyConfig(b)
+// same tells whether two items are the same credentials. If in doubt, they are not.
+func (i *item) same(other *item) bool {
+	if i.inFile != other.inFile {
+		return false
+	}
+	x, y := rest.CopyConfig(i.given), rest.CopyConfig(other.given)
 	if x.Transport != nil || y.Transport != nil {
 		s, t := reflect.ValueOf(x.Transport), reflect.ValueOf(y.Transport)
 		if s.Kind() != reflect.Pointer || t.Kind() != reflect.Pointer || s.Pointer() != t.Pointer() {
@@ -110,4 +113,20 @@ func same(a, b *rest.Config) bool {
 		c.Transport, c.RateLimiter, c.WarningHandler, c.WarningHandlerWithContext = nil, nil, nil, nil
 	}
 	return reflect.DeepEqual(x, y) // functions are never equal
+}
+
+// CloseIdle ends the connections of a transport that are not in use. Unlike that of
+// apimachinery, it does not complain about transports that have none.
+func CloseIdle(transport http.RoundTripper) {
+	for transport != nil {
+		switch t := transport.(type) {
+		case interface{ CloseIdleConnections() }:
+			t.CloseIdleConnections()
+			return
+		case interface{ WrappedRoundTripper() http.RoundTripper }:
+			transport = t.WrappedRoundTripper()
+		default:
+			return
+		}
+	}
 }

@@ -12,11 +12,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"sync"
 	"time"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/kopf-go/kopf/activities"
@@ -60,6 +60,7 @@ const remembered = 3
 type item struct {
 	key       string // the handler's id
 	given     *rest.Config
+	inFile    string // the token in given.BearerTokenFile
 	priority  int
 	expires   time.Time
 	base      *url.URL
@@ -70,7 +71,7 @@ type item struct {
 func (i *item) expired(now time.Time) bool { return !i.expires.IsZero() && !i.expires.After(now) }
 
 // close ends the connections that nobody uses.
-func (i *item) close() { utilnet.CloseIdleConnectionsFor(i.transport) }
+func (i *item) close() { CloseIdle(i.transport) }
 
 // New makes a vault. It has to be closed.
 func New(o Options) (*Vault, error) {
@@ -102,8 +103,14 @@ func (v *Vault) newItem(key string, c *activities.Credentials) (*item, error) {
 	if err != nil {
 		return nil, err
 	}
+	var inFile []byte
+	if config.BearerTokenFile != "" {
+		if inFile, err = os.ReadFile(config.BearerTokenFile); err != nil {
+			return nil, err
+		}
+	}
 	return &item{
-		key: key, given: rest.CopyConfig(c.Config), priority: c.Priority, expires: c.Expiration,
+		key: key, given: rest.CopyConfig(c.Config), inFile: string(inFile), priority: c.Priority, expires: c.Expiration,
 		base: base, transport: transport,
 	}, nil
 }
@@ -206,7 +213,7 @@ func (v *Vault) populate(found map[string]*activities.Credentials) error {
 		case i.expired(time.Now()):
 			problems = append(problems, fmt.Errorf("login handler %s: its credentials have expired at %s", key, i.expires))
 			continue
-		case slices.ContainsFunc(v.refused[key], func(old *item) bool { return same(old.given, i.given) }):
+		case slices.ContainsFunc(v.refused[key], i.same):
 			problems = append(problems, fmt.Errorf("login handler %s: the API server has refused its credentials", key))
 			continue
 		}
