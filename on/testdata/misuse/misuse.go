@@ -31,6 +31,9 @@ func delay(*appsv1.Deployment) time.Duration                                    
 func index(context.Context, *kopf.Snapshot[*appsv1.Deployment]) (map[string]int, error) {
 	return nil, nil
 }
+func start(context.Context, *kopf.Activity) error                           { return nil }
+func login(context.Context, *kopf.Login) (*kopf.Credentials, error)         { return nil, nil }
+func probe(context.Context, *kopf.Probe) (int, error)                       { return 0, nil }
 func flat(context.Context, *kopf.Snapshot[*appsv1.Deployment]) (int, error) { return 0, nil }
 func edit(c *kopf.Change[*appsv1.Deployment], f func(*corev1.Pod)) {
 	c.Patch.Apply(f) // *"k8s.io/api/apps/v1".Deployment
@@ -59,6 +62,31 @@ func right() {
 	on.Mutate(validate, on.Kind("Deployment"), on.Group("apps"), on.Version("v1"), on.Path("spec"), on.Operations("DELETE"))
 	on.ValidateCEL[*appsv1.Deployment]("p", "true", on.Message("a"), on.MessageExpression("b"), on.Everything(), on.Label("a", "b"), on.In(nil),
 		on.Operations("CREATE"), on.Subresource("scale"))
+}
+
+func rightInActivities() {
+	on.Startup(start, on.ID("a"), on.Param(1), on.In(nil), on.Errors(on.Permanent), on.Timeout(1), on.Retries(1), on.Backoff(1))
+	on.Cleanup(start, on.ID("a"), on.Retries(1))
+	on.Login(login, on.ID("a"), on.Timeout(1))
+	on.Probe(probe, on.ID("a"), on.Backoff(1))
+}
+
+func wrongInActivities(found *kopf.Index[string, int]) {
+	on.Startup(start, on.Resource("v1", "pods")) // ActivityOption
+	on.Startup(start, on.Field("spec"))          // ActivityOption
+	on.Startup(start, on.When(snapshot))         // ActivityOption
+	on.Startup(start, on.Inject(nil))            // ActivityOption
+	on.Cleanup(start, on.Label("a", "b"))        // ActivityOption
+	on.Cleanup(start, on.Interval(1))            // ActivityOption
+	on.Login(login, on.Uses(found))              // ActivityOption
+	on.Login(login, on.Sensitive("spec"))        // ActivityOption
+	on.Probe(probe, on.Operations("CREATE"))     // ActivityOption
+	on.Probe(probe, on.Optional())               // ActivityOption
+	on.Startup(login)                            // activities.Activity
+	on.Login(start)                              // Credentials
+	on.Probe(start)                              // (V, error)
+	on.Cleanup(change)                           // Activity
+	on.Event(event, on.ID("a"), on.Retries(1))   // EventOption
 }
 
 func wrongInBackground(found *kopf.Index[string, int]) {
