@@ -360,7 +360,7 @@ var _ = Describe("admission", func() {
 		Eventually(certificates.applied.Load).Should(BeNumerically(">", 0))
 	})
 
-	It("ends with an error when its port is taken", func(ctx SpecContext) {
+	It("ends with an error when its port is taken (EXT-2, T168)", func(ctx SpecContext) {
 		w := newWorld(ctx, "taken", true)
 		DeferCleanup(w.unconfigure)
 		taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -213,7 +213,7 @@ func (v *Vault) populate(found map[string]*activities.Credentials) error {
 		case i.expired(time.Now()):
 			problems = append(problems, fmt.Errorf("login handler %s: its credentials have expired at %s", key, i.expires))
 			continue
-		case slices.ContainsFunc(v.refused[key], i.same):
+		case v.wasRefused(key, i):
 			problems = append(problems, fmt.Errorf("login handler %s: the API server has refused its credentials", key))
 			continue
 		}
@@ -227,6 +227,12 @@ func (v *Vault) populate(found map[string]*activities.Credentials) error {
 		problems = append(problems, errors.New("no login handler has returned any"))
 	}
 	return errors.Join(append(problems, v.refusal)...)
+}
+
+// wasRefused tells whether a handler's credentials were refused before, or are those that
+// were there first.
+func (v *Vault) wasRefused(key string, i *item) bool {
+	return slices.ContainsFunc(v.refused[key], i.same) || slices.ContainsFunc(v.refused[""], i.same)
 }
 
 // refuse takes credentials away that the API server does not take, and remembers them.

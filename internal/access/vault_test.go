@@ -270,6 +270,11 @@ func TestFirst_EMB8(t *testing.T) {
 		w.used(client, "first", "a")
 		w.loggedIn(1)
 	}, first)
+	scenario(t, func(w *world) { // a handler that returns the same finds nothing else
+		w.will(found{"h": w.token("first")})
+		w.fails(w.connect(), "login handler h: the API server has refused its credentials")
+		w.loggedIn(1)
+	}, first)
 	if _, err := access.New(access.Options{First: &rest.Config{Host: "http://x:y:z"}}); err == nil {
 		t.Error("a wrong one was taken")
 	}
