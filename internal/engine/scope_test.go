@@ -408,6 +408,13 @@ func TestGoneBetweenReleaseAndReturn(t *testing.T) {
 		w.holds(index, "w2=1")
 		w.expectSet("d w1 leaves: object does not match the filters of the daemon any more",
 			"d w2 leaves: object does not match the filters of the daemon any more", "d w2 #0 begins")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !slices.ContainsFunc(w.logs, func(l string) bool {
+			return strings.Contains(l, "watching resource=widgets.demo.example namespace=default objects=1")
+		}) {
+			t.Error("w1 is remembered")
+		}
 	})
 }
 
