@@ -2,19 +2,19 @@ package fieldpath
 
 import "reflect"
 
-// Field is a field of a struct under its name in JSON.
-type Field struct {
+// Member is a field of a struct under its name in JSON.
+type Member struct {
 	Key string
 	reflect.StructField
 }
 
 // Fields lists the fields of a struct by the rules of encoding/json, with those of
 // embedded structs.
-func Fields(t reflect.Type) []Field {
-	var all []Field
+func Fields(t reflect.Type) []Member {
+	var all []Member
 	for _, f := range fieldsOf(t) {
 		if declared, ok := f.Owner.FieldByName(f.GoName); ok {
-			all = append(all, Field{Key: f.Name, StructField: declared})
+			all = append(all, Member{Key: f.Name, StructField: declared})
 		}
 	}
 	return all
