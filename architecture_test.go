@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/body":            {},
 	"internal/logging":         {},
 	"internal/metrics":         {},
-	"internal/permissions":     {"internal/registry"},
+	"internal/permissions":     {"internal/registry", "internal/schemas"},
 	"internal/schemas":         {"internal/fieldpath"},
 	"internal/manifests":       {"internal/permissions", "internal/schemas", "webhook"},
 	"internal/cluster":         {},                     // for tests

@@ -38,7 +38,7 @@ var builtIns = sync.OnceValue(func() map[schema.GroupVersion][]builtIn {
 	return all
 })
 
-// plurals are what the resource of a kind is called, by the rules of Kubernetes.
+// plurals are what the resource of one of Kubernetes' kinds is called, by its own rules.
 func plurals(gvk schema.GroupVersionKind) (plural, singular string) {
 	many, one := meta.UnsafeGuessKindToResource(gvk)
 	return many.Resource, one.Resource

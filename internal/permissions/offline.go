@@ -8,9 +8,8 @@ import (
 	"strings"
 	"unicode"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/kopf-go/kopf/internal/registry"
+	"github.com/kopf-go/kopf/internal/schemas"
 )
 
 // Offline finds the resources of handlers without a cluster.
@@ -82,10 +81,9 @@ func custom(s registry.Selector) (r Resource, note string) {
 	kind := s.By == registry.ByKind || s.By == registry.ByName && unicode.IsUpper(rune(s.Name[0]))
 	switch {
 	case kind:
-		r.Kind = s.Name
-		r.Plural, _ = plurals(schema.GroupVersionKind{Group: s.Group, Kind: s.Name})
+		r.Kind, r.Plural = s.Name, schemas.Plural(s.Name)
 	case s.By == registry.BySingular:
-		r.Plural, _ = plurals(schema.GroupVersionKind{Group: s.Group, Kind: s.Name})
+		r.Plural = schemas.Plural(s.Name)
 	case s.By == registry.ByName && !strings.HasSuffix(s.Name, "s"):
 		note = fmt.Sprintf("%q is taken for the plural name of the resource; if it is not, give that to on.Resource", s.Name)
 	}

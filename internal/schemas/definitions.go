@@ -7,9 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -23,8 +22,7 @@ type Definition struct {
 
 // Metadata is what a Definition has of it.
 type Metadata struct {
-	Name   string            `json:"name"`
-	Labels map[string]string `json:"labels,omitempty"`
+	Name string `json:"name"`
 }
 
 // Spec is what is defined.
@@ -108,6 +106,9 @@ func Define(resources []Resource) (definitions []Definition, notes []string, err
 func define(versions []Resource) (d Definition, note string, err error) {
 	slices.SortFunc(versions, func(a, b Resource) int { return version.CompareKubeAwareVersionStrings(b.Version, a.Version) })
 	first := versions[0]
+	if t := dereferenced(first.Type); t.Kind() != reflect.Struct {
+		return d, "", fmt.Errorf("%s is no struct", t)
+	}
 	kind, sure := kindOf(first)
 	if !sure {
 		note = fmt.Sprintf("the kind of %s.%s is guessed to be %s: objects that are there may have another one", first.Plural, first.Group, kind)
@@ -142,14 +143,8 @@ func define(versions []Resource) (d Definition, note string, err error) {
 // ofObject is the schema of a whole object. Its metadata are the API server's own business,
 // and so is a status that has nothing in it.
 func ofObject(t reflect.Type) (*Schema, error) {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%s is no struct", t)
-	}
 	d := &describer{}
-	root := d.structure(t, "")
+	root := d.structure(dereferenced(t), "")
 	if root.Properties == nil {
 		root.Properties = map[string]*Schema{}
 	}
@@ -164,6 +159,13 @@ func ofObject(t reflect.Type) (*Schema, error) {
 	return root, errors.Join(d.mistakes...)
 }
 
+func dereferenced(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
 // empty tells of the schema of an object whether nothing can be in it.
 func (s *Schema) empty() bool {
 	return len(s.Properties) == 0 && s.AdditionalProperties == nil && !s.PreserveUnknownFields
@@ -171,8 +173,11 @@ func (s *Schema) empty() bool {
 
 // HasStatus tells whether objects of a Go type have a status that something can be in.
 func HasStatus(t reflect.Type) bool {
-	root, err := ofObject(t)
-	return err == nil && root.Properties["status"] != nil
+	if dereferenced(t).Kind() != reflect.Struct {
+		return false
+	}
+	root, _ := ofObject(t) // what is wrong with it is said where it is defined
+	return root.Properties["status"] != nil
 }
 
 // kindOf finds the name of the kind: Go types are named after it, as Database and
@@ -181,10 +186,7 @@ func kindOf(r Resource) (kind string, sure bool) {
 	if r.Kind != "" {
 		return r.Kind, true
 	}
-	t := r.Type
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+	t := dereferenced(r.Type)
 	candidates := []string{t.Name()}
 	for _, part := range []string{"Spec", "Status"} {
 		if f, has := t.FieldByName(part); has {
@@ -192,7 +194,7 @@ func kindOf(r Resource) (kind string, sure bool) {
 		}
 	}
 	for _, candidate := range candidates {
-		if candidate != "" && plural(candidate) == r.Plural {
+		if candidate != "" && unicode.IsUpper(rune(candidate[0])) && Plural(candidate) == r.Plural {
 			return candidate, true
 		}
 	}
@@ -200,12 +202,22 @@ func kindOf(r Resource) (kind string, sure bool) {
 	return strings.ToUpper(one[:1]) + one[1:], false
 }
 
-func plural(kind string) string {
-	many, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Version: "v1", Kind: kind})
-	return many.Resource
+// Plural is what the resource of a kind is called by the usual rules, which are those of
+// English, and of code generators: databases, policies, gateways, classes, boxes.
+func Plural(kind string) string {
+	name := strings.ToLower(kind)
+	for _, ending := range []string{"s", "x", "ch", "sh"} {
+		if strings.HasSuffix(name, ending) {
+			return name + "es"
+		}
+	}
+	if stem, is := strings.CutSuffix(name, "y"); is && stem != "" && !strings.ContainsRune("aeiou", rune(stem[len(stem)-1])) {
+		return stem + "ies"
+	}
+	return name + "s"
 }
 
-// singular undoes what plural does, as far as that can be undone.
+// singular undoes what Plural does, as far as that can be undone.
 func singular(many string) string {
 	for _, ending := range []struct{ many, one string }{{"ies", "y"}, {"sses", "ss"}, {"xes", "x"}, {"ches", "ch"}, {"shes", "sh"}, {"s", ""}} {
 		if stem, cut := strings.CutSuffix(many, ending.many); cut && stem+ending.one != "" {

@@ -122,6 +122,9 @@ func (d *describer) of(t reflect.Type, path string) *Schema {
 // fields are addressable.
 func itself(t reflect.Type) *Schema {
 	value := reflect.New(t).Interface()
+	if either, is := value.(interface{ OpenAPIV3OneOfTypes() []string }); is { // such as a Quantity, which may be a number
+		return typedBy(either.OpenAPIV3OneOfTypes(), "")
+	}
 	if typed, is := value.(interface{ OpenAPISchemaType() []string }); is {
 		return typedBy(typed.OpenAPISchemaType(), formatOf(value))
 	}
