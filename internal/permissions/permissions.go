@@ -110,6 +110,7 @@ type Peering struct {
 	Name        string // of the objects; empty: there is no peering
 	Groups      []string
 	ClusterWide bool
+	Mandatory   bool // nothing is handled without it
 }
 
 // Needs are what the operator needs, each once, sorted.
@@ -129,6 +130,7 @@ const (
 	withoutEvents   = "no events are posted"
 	withoutPatch    = "they cannot change objects"
 	withoutStatus   = "they cannot write the status"
+	withoutPeering  = "other operators are not noticed"
 	withoutEmptying = "those of handlers that are gone are not taken away"
 )
 
@@ -177,9 +179,9 @@ func (o Operator) ofParts(c *collection) {
 			For: []string{"resources that come and go"}, Without: withoutCRDs,
 		}, nil, "list", "watch")
 	}
-	if o.Events && o.follows(func(Resource) bool { return true }) {
+	if o.Events && o.posts(func(Resource) bool { return true }) {
 		in := o.Namespaces
-		if len(in) > 0 && o.follows(func(r Resource) bool { return !r.Namespaced }) {
+		if len(in) > 0 && o.posts(func(r Resource) bool { return !r.Namespaced }) {
 			in = append(slices.Clone(in), "default") // where events of such objects are
 		}
 		c.add(Need{Resource: "events", Namespaced: true, For: []string{"events about objects"}, Without: withoutEvents}, in, "create", "patch")
@@ -193,14 +195,16 @@ func (o Operator) ofParts(c *collection) {
 	o.ofPeering(c)
 }
 
-// follows tells whether such a resource is followed.
-func (o Operator) follows(such func(Resource) bool) bool {
+// posts tells whether there may be events about such resources: all functions can post some.
+func (o Operator) posts(such func(Resource) bool) bool {
 	return slices.ContainsFunc(o.Served, func(s Served) bool {
-		return !s.Handler.Admission() && slices.ContainsFunc(s.Resources, such)
+		return s.Handler.Kind != registry.Policy && slices.ContainsFunc(s.Resources, such)
 	})
 }
 
-// ofPeering needs no names for what is listed, and watched, as a whole.
+// ofPeering follows package peering: it lists and watches one object in each place, writes
+// to its status, where there is an endpoint for that, and else to the object, and watches
+// the definitions of these kinds, unless all definitions are watched.
 func (o Operator) ofPeering(c *collection) {
 	if o.Peering.Name == "" {
 		return
@@ -209,11 +213,24 @@ func (o Operator) ofPeering(c *collection) {
 	if o.Peering.ClusterWide {
 		plural, in = "clusterkopfpeerings", nil
 	}
+	var definitions []string
 	for _, group := range o.Peering.Groups {
-		peering := Need{Group: group, Resource: plural, For: []string{"peering"}}
-		c.add(peering, in, "list", "watch")
-		peering.Names = []string{o.Peering.Name}
-		c.add(peering, in, "get", "patch")
+		peering := Need{Group: group, Resource: plural, Names: []string{o.Peering.Name}, Namespaced: !o.Peering.ClusterWide, For: []string{"peering"}}
+		if !o.Peering.Mandatory {
+			peering.Without = withoutPeering
+		}
+		c.add(peering, in, "get", "list", "patch", "watch")
+		peering.Subresource = "status"
+		c.add(peering, in, "patch")
+		definitions = append(definitions, plural+"."+group)
+	}
+	if !o.FollowCRDs {
+		for _, name := range definitions {
+			c.add(Need{
+				Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Names: []string{name},
+				For: []string{"peering"}, Without: withoutCRDs,
+			}, nil, "list", "watch")
+		}
 	}
 }
 

@@ -90,10 +90,17 @@ func TestNeedsOfScopes(t *testing.T) {
 		{"nothing", Operator{Events: true}, nil},
 		{"lease", Operator{Lease: Object{"op", "kopf"}}, []string{
 			"op: create leases.coordination.k8s.io", "op: get leases.coordination.k8s.io [kopf]", "op: update leases.coordination.k8s.io [kopf]"}},
-		{"peering", Operator{Namespaces: []string{"a"}, Peering: Peering{Name: "default", Groups: []string{"kopf.dev"}}}, []string{
-			"a: list kopfpeerings.kopf.dev", "a: watch kopfpeerings.kopf.dev", "a: get kopfpeerings.kopf.dev [default]", "a: patch kopfpeerings.kopf.dev [default]"}},
-		{"peering of clusters", Operator{Peering: Peering{Name: "default", Groups: []string{"kopf.dev"}, ClusterWide: true}}, []string{
-			"list clusterkopfpeerings.kopf.dev", "watch clusterkopfpeerings.kopf.dev", "get clusterkopfpeerings.kopf.dev [default]", "patch clusterkopfpeerings.kopf.dev [default]"}},
+		{"peering", Operator{Namespaces: []string{"a"}, Peering: Peering{Name: "default", Groups: []string{"kopf.dev"}, Mandatory: true}}, []string{
+			"list customresourcedefinitions.apiextensions.k8s.io [kopfpeerings.kopf.dev] optional", "watch customresourcedefinitions.apiextensions.k8s.io [kopfpeerings.kopf.dev] optional",
+			"a: get kopfpeerings.kopf.dev [default]", "a: list kopfpeerings.kopf.dev [default]", "a: patch kopfpeerings.kopf.dev [default]", "a: watch kopfpeerings.kopf.dev [default]",
+			"a: patch kopfpeerings.kopf.dev/status [default]"}},
+		{"peering of clusters", Operator{FollowCRDs: true, Peering: Peering{Name: "default", Groups: []string{"kopf.dev"}, ClusterWide: true}}, []string{
+			"list customresourcedefinitions.apiextensions.k8s.io optional", "watch customresourcedefinitions.apiextensions.k8s.io optional",
+			"get clusterkopfpeerings.kopf.dev [default] optional", "list clusterkopfpeerings.kopf.dev [default] optional", "patch clusterkopfpeerings.kopf.dev [default] optional",
+			"watch clusterkopfpeerings.kopf.dev [default] optional", "patch clusterkopfpeerings.kopf.dev/status [default] optional"}},
+		{"events of admission handlers", Operator{Served: []Served{{handler(registry.Validate), []Resource{nodes}}}, Namespaces: []string{"a"}, Events: true}, []string{
+			"a: create events optional", "a: patch events optional", "default: create events optional", "default: patch events optional"}},
+		{"no events of policies", Operator{Served: []Served{{handler(registry.Policy), []Resource{nodes}}}, Events: true}, nil},
 		{"webhooks", Operator{Webhooks: Webhooks{Managed: "m", Secret: Object{"op", "s"}, Validate: true}}, []string{
 			"get mutatingwebhookconfigurations.admissionregistration.k8s.io [m]", "update mutatingwebhookconfigurations.admissionregistration.k8s.io [m] optional",
 			"watch mutatingwebhookconfigurations.admissionregistration.k8s.io [m]", "create validatingwebhookconfigurations.admissionregistration.k8s.io",
