@@ -130,7 +130,7 @@ func (b *bench) activity(name string, do func(context.Context, *Activity) error)
 
 func (b *bench) operator(options ...func(*Options)) *Operator {
 	b.Helper()
-	log, err := logging.New(b, slog.LevelDebug, "logfmt")
+	log, err := logging.New(b, logging.Options{Level: slog.LevelDebug, Format: "logfmt"})
 	if err != nil {
 		b.Fatal(err)
 	}
