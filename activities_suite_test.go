@@ -22,9 +22,9 @@ import (
 	"github.com/kopf-go/kopf/on"
 )
 
-// account makes a service account that may do what an operator for widgets needs. issue makes a
+// tokens makes a service account that may do what an operator for widgets needs. issue makes a
 // token for it, which is good as long as there is a Secret.
-func (w *world) account(ctx context.Context) (issue func(secret string) (token string)) {
+func (w *world) tokens(ctx context.Context) (issue func(secret string) (token string)) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: "operator"}
 	account := &corev1.ServiceAccount{ObjectMeta: meta}
@@ -51,7 +51,7 @@ func (w *world) account(ctx context.Context) (issue func(secret string) (token s
 var _ = Describe("an operator with activities", func() {
 	It("ACT-4, ACT-5, ACT-6, AUTH-5, T153, T154: starts, logs in anew when its token is revoked, tells how it is, and cleans up", func(ctx SpecContext) {
 		w, c := newWorld(ctx, "activities", true), &calls{}
-		issue := w.account(ctx)
+		issue := w.tokens(ctx)
 		var logins, observed atomic.Int64
 		in := on.In(w.reg)
 		on.Startup(func(_ context.Context, a *kopf.Activity) error {
