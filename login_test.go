@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,12 +22,12 @@ func TestRevokedTokens_AUTH1_AUTH5_T155(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				random, delays := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, 1))
-				var logins, revocations int
+				var logins, revocations atomic.Int64
 				b.takes("token 0")
 				on.Login(func(context.Context, *Login) (*Credentials, error) {
-					logins++
+					logins.Add(1)
 					time.Sleep(time.Duration(delays.IntN(500)) * time.Millisecond)
-					return &Credentials{Config: b.config(fmt.Sprint("token ", revocations))}, nil
+					return &Credentials{Config: b.config(fmt.Sprint("token ", revocations.Load()))}, nil
 				}, on.ID("login"), b.in)
 				const objects = 20
 				var handled [objects]int
@@ -58,8 +59,7 @@ func TestRevokedTokens_AUTH1_AUTH5_T155(t *testing.T) {
 						b.resize(name, sizes[i])
 					}
 					if step%15 == 0 {
-						revocations++
-						b.takes(fmt.Sprint("token ", revocations))
+						b.takes(fmt.Sprint("token ", revocations.Add(1)))
 					}
 					if random.IntN(20) == 0 {
 						b.server.CutWatches()
@@ -70,8 +70,8 @@ func TestRevokedTokens_AUTH1_AUTH5_T155(t *testing.T) {
 				if handled != sizes {
 					b.Errorf("handled %v\nof      %v", handled, sizes)
 				}
-				if logins != revocations+1 && logins != revocations { // the first one may be revoked before it is used
-					b.Errorf("%d logins after %d revocations", logins, revocations)
+				if more := logins.Load() - revocations.Load(); more != 1 && more != 0 { // the first one may be revoked before it is used
+					b.Errorf("%d logins after %d revocations", logins.Load(), revocations.Load())
 				}
 				if text := b.said(); strings.Contains(text, "level=ERROR") || strings.Contains(text, "token ") {
 					b.Error("an error, or a token, is in the log")
@@ -106,8 +106,8 @@ func TestExpiringTokens_AUTH5(t *testing.T) {
 	})
 }
 
-// AUTH-1, AUTH-2, T156: an operator without credentials ends. It was started, so it cleans up.
-func TestNoLogin_AUTH1_AUTH2_T156(t *testing.T) {
+// AUTH-1, AUTH-2, AUTH-3, T156: an operator without credentials ends. It was started, so it cleans up.
+func TestNoLogin_AUTH1_AUTH2_AUTH3_T156(t *testing.T) {
 	for name, c := range map[string]struct {
 		login func(context.Context, *Login) (*Credentials, error)
 		says  string
