@@ -323,7 +323,7 @@ var _ = Describe("an operator", func() {
 		w := newWorld(ctx, "spaces", true)
 		c := &calls{}
 		w.handleAll(c)
-		w.start(func(o *kopf.Options) { o.Namespaces = []string{w.namespace + "-*", "!" + w.namespace + "-secret"} })
+		w.start(func(o *kopf.Options) { o.Namespaces = []string{w.namespace + "-*,!" + w.namespace + "-secret"} })
 		inNamespace := func(suffix string) {
 			namespace := w.namespace + suffix
 			Expect(client.IgnoreAlreadyExists(k8s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))).To(Succeed())

@@ -123,7 +123,7 @@ func (d *director) revise(ctx context.Context) {
 	for _, a := range assignments {
 		i := slices.IndexFunc(d.kinds, func(k *kind) bool { return k.resource.GVR == a.resource.GVR })
 		if i < 0 {
-			if len(a.handlers) > 0 {
+			if len(a.handlers) > 0 && !d.overlaps(a) {
 				d.reader.followed[a.resource.GVR.GroupVersion()] = true
 				k, err := newKind(d.Engine, a.resource, a.handlers)
 				if err != nil {
@@ -174,6 +174,15 @@ func (d *director) reconsider(k *kind, served []registry.APIResource) {
 	}
 	d.log.Info("resource is not served any more", "resource", resourceName(gvr), "version", gvr.Version)
 	d.endKind(k, renewed || !elsewhere)
+}
+
+// overlaps tells whether a handler is still followed in another version, which may be gone,
+// but is not believed to be yet: its handlers would be called twice.
+func (d *director) overlaps(a *assignment) bool {
+	return slices.ContainsFunc(d.kinds, func(k *kind) bool {
+		return !k.absent.IsZero() && k.resource.GVR.GroupResource() == a.resource.GVR.GroupResource() &&
+			slices.ContainsFunc(a.handlers, func(h *registry.Handler) bool { return slices.Contains(k.handlers, h) })
+	})
 }
 
 // relist has the streams of a kind begin anew at once, for a stream that found
