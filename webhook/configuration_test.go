@@ -239,6 +239,14 @@ func TestTheOwnNamespaceIsNotLockedOut(t *testing.T) {
 		if text := metav1.FormatLabelSelector(got.NamespaceSelector); text != "kubernetes.io/metadata.name in (one,two)" {
 			t.Errorf("%v in two namespaces: %s", c.resources, text)
 		}
+		labelled := &metav1.LabelSelector{MatchLabels: map[string]string{"on": "yes"}}
+		got = one(t, Options{Namespaces: []string{"one"}, NamespaceSelector: labelled}, validating("a", c.resources...))
+		if text := metav1.FormatLabelSelector(got.NamespaceSelector); text != "kubernetes.io/metadata.name in (one),on=yes" {
+			t.Errorf("%v in a namespace with a label: %s", c.resources, text)
+		}
+		if len(labelled.MatchExpressions) > 0 {
+			t.Errorf("the given selector is changed: %v", labelled)
+		}
 		if got := one(t, Options{}, validating("a", c.resources...)); len(got.NamespaceSelector.MatchExpressions) > 0 {
 			t.Errorf("in no namespace: %v", got.NamespaceSelector)
 		}

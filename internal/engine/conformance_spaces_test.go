@@ -10,7 +10,7 @@ import (
 
 // One stream for each resource and each namespace; one that ends takes its own streams
 // along and no other, least of all those of resources without namespaces.
-func TestStreamsOfNamespaces_T042_T043_X19(t *testing.T) {
+func TestStreamsOfNamespaces_T042_T043_NS7_ORC1_X19(t *testing.T) {
 	scenario(t, func(w *world) {
 		gadgets := w.server.Serve(simulated.Kind{
 			GroupVersion: "demo.example/v1", Kind: "Gadget", Plural: "gadgets", Namespaced: true, Status: true,

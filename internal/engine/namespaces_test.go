@@ -73,7 +73,7 @@ func TestNamespacesAreTrimmed_NS2(t *testing.T) {
 	}
 }
 
-func TestNamespaceMistakes(t *testing.T) {
+func TestNamespaceMistakes_NS1_NS3(t *testing.T) {
 	for _, pattern := range []string{"", " ", ",", "a,", ",a", "a,,b", "!", "a[", "[", "![a", "a[]", `a\`} {
 		if n, err := ParseNamespaces([]string{"fine", pattern}); err == nil || !strings.Contains(err.Error(), "is not a name or a glob") {
 			t.Errorf("%q became %q, %v", pattern, n.patterns, err)

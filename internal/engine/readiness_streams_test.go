@@ -153,7 +153,7 @@ func TestIndexedResourceGoesWhileItIsWaitedFor_IDX6(t *testing.T) {
 
 // IDX-6: one index of several resources waits for all of them; resources, and namespaces,
 // that come later are not waited for, and do not close anything again.
-func TestResourcesThatComeLater_IDX6(t *testing.T) {
+func TestResourcesThatComeLater_IDX6_ORC3(t *testing.T) {
 	scenario(t, func(w *world) {
 		a := w.server.Serve(gadgets("a.example"))
 		w.put(a, "a1")

@@ -113,7 +113,7 @@ func TestNamesAndLabels(t *testing.T) {
 }
 
 // All that is ours goes, with one list and one write for each object that has something.
-func TestEverythingIsReleased(t *testing.T) {
+func TestEverythingIsReleased_ORC2(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.allow("handler failed")
 		w.selector = "on=yes"
@@ -182,7 +182,7 @@ func TestEverythingIsReleased(t *testing.T) {
 }
 
 // What runs comes to its end, and what it has come to is written, but nothing follows.
-func TestHandlersRunWhileTheirNamespaceGoes(t *testing.T) {
+func TestHandlersRunWhileTheirNamespaceGoes_ORC2(t *testing.T) {
 	for name, c := range map[string]struct {
 		result  error
 		handled int

@@ -261,6 +261,23 @@ func TestVersionEnds_SEL6(t *testing.T) {
 	})
 }
 
+// While it is not sure yet that a version is gone, nobody is called in two of them.
+func TestVersionsDoNotOverlap_OBS6(t *testing.T) {
+	scenario(t, func(w *world) {
+		v1, v2 := gadgets("a.example"), gadgets("a.example")
+		v2.GroupVersion = "a.example/v2"
+		w.server.Serve(v1)
+		w.start(func(h handlers) { h.watch("w", on.Kind("Gadget")) })
+		w.put(w.server.Serve(v2), "g")
+		w.mark()
+		w.server.Withdraw("a.example/v1", "gadgets")
+		w.sleep(2 * time.Second)
+		w.expect()
+		w.sleep(10 * time.Second)
+		w.expectAnyTime("w LISTED Gadget.v2.a.example g")
+	})
+}
+
 // OBS-1: an aggregated API that does not answer is said once, and hurts nobody else; nor
 // does one that fails later end what is followed.
 // T039: CRDs that were there at the start are no reason to look again.

@@ -9,7 +9,7 @@ import (
 
 // B33, NS-5: a namespace that is being deleted is served until it is gone, and its
 // successor of the same name like any other.
-func TestNamespaceComesAndGoes_T041_X19(t *testing.T) {
+func TestNamespaceComesAndGoes_NS5_T041_X19(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.spaces = []string{"team-*"}
 		spaces := w.server.Collection("v1", "namespaces")

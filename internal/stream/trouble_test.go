@@ -302,7 +302,7 @@ func TestForbiddenAfterExpired(t *testing.T) {
 
 // A missing permission is reported with its verb at each attempt, in no storm, and
 // the stream comes alive when it is granted.
-func TestForbidden(t *testing.T) {
+func TestForbidden_ORC4(t *testing.T) {
 	both(t, func(t *testing.T, f *fakeAPI) {
 		f.put("ns/a", "")
 		f.script(func(*http.Request) *answer { return status(403, "Forbidden", "") })
