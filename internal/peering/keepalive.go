@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// requestTimeout limits each request: a keep-alive that takes longer is sent again.
+	// requestTimeout limits each request. A keep-alive has less time at first, so that there
+	// is enough left for another one, and more each time after that.
 	requestTimeout = 10 * time.Second
 	// againAfter is the pause after a request that failed, for a start; slowest is the longest.
 	againAfter, slowest = time.Second, 8 * time.Second
@@ -23,7 +24,7 @@ const (
 // keep tells the others again and again that the operator is alive, until the context ends,
 // and then that it is not any more (PEER-5). It does all the writing.
 func (p *place) keep(ctx context.Context) {
-	written := false
+	written, warned := false, false
 	again := againAfter
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -44,15 +45,15 @@ func (p *place) keep(ctx context.Context) {
 		}
 		asked, dead, version := p.wishes()
 		if due || asked {
-			err := p.sayAlive(ctx)
+			err := p.sayAlive(ctx, min(3*again, requestTimeout))
 			written = written || err == nil || uncertain(err)
 			pause := p.interval()
 			if err == nil || settled(err) {
-				again, renewed = againAfter, time.Now()
+				again, renewed, warned = againAfter, time.Now(), false
 			} else {
-				if late := time.Since(renewed); late > p.Lifetime {
-					p.log.Warn("other operators take this one for dead, since they cannot be told that it is alive", "for", late, "error", err)
-					renewed = time.Now()
+				if !warned && time.Since(renewed) > p.Lifetime {
+					p.log.Warn("other operators take this one for dead, since they cannot be told that it is alive", "error", err)
+					warned = true
 				}
 				pause, again = min(pause, again), min(2*again, slowest)
 			}
@@ -71,22 +72,24 @@ func (p *place) interval() time.Duration {
 }
 
 // sayAlive makes one attempt to renew the operator's record.
-func (p *place) sayAlive(ctx context.Context) error {
-	ctx, cancel := lingering(ctx)
+func (p *place) sayAlive(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := lingering(ctx, limit)
 	defer cancel()
 	own := record{priority: int64(p.Priority), lifetime: p.Lifetime, lastSeen: time.Now()}
 	b, err := p.patch(ctx, p.Client, map[string]any{"status": map[string]any{p.Identity: own.encode()}})
 	p.mu.Lock()
+	first, exists := !p.tried, p.object != nil
 	p.tried = true
-	exists := p.object != nil
 	p.mu.Unlock()
+	if first {
+		defer signal(p.wake)
+	}
 	switch {
 	case err == nil:
 		if !p.Stealth {
 			p.log.Debug("keep-alive")
 		}
 		p.show(b)
-		return nil
 	case apierrors.IsNotFound(err) && exists: // it is just being created or deleted, or has another endpoint now
 		p.look()
 	case apierrors.IsNotFound(err):
@@ -98,19 +101,21 @@ func (p *place) sayAlive(ctx context.Context) error {
 	default:
 		p.log.Debug("keep-alive failed, it is tried again", "error", err)
 	}
-	signal(p.wake)
 	return err
 }
 
 // reread looks how the peers are without the help of a keep-alive. If that is not allowed
-// either, what is known counts.
+// either, what is known has to do.
 func (p *place) reread(ctx context.Context) {
 	b, err := p.Client.Get(ctx, p.kind.GroupVersionResource, p.namespace, p.name)
-	if err != nil {
+	switch {
+	case err == nil:
+		p.show(b)
+	case apierrors.IsForbidden(err):
+		p.change(func() { p.asOf = time.Now() })
+	default:
 		p.log.Debug("peering object cannot be read", "error", err)
-		return
 	}
-	p.show(b)
 }
 
 // errNothing says that there is no peering object, which is no failure.
@@ -171,8 +176,8 @@ func rest(ctx context.Context, d time.Duration) bool {
 }
 
 // lingering is for a request that goes on for a moment when the context ends.
-func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+func lingering(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(linger)
 		defer timer.Stop()

@@ -373,7 +373,7 @@ func TestDeadline_PEER7_T158(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.with(map[string]any{"long": record(3, 100, 0), "short": record(2, 30, 0), "lower": record(-1, 10, 0)})
 		op := w.start("me")
-		op.expect("+0s pause: in favour of long (priority 3), short (priority 2)")
+		op.expect("+0s pause: in favour of long (priority 3) in")
 		w.sleep(29 * time.Second)
 		_, at := w.keepAlives("me")
 		w.sleep(2 * time.Second)

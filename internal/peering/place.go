@@ -26,6 +26,7 @@ type place struct {
 
 	mu      sync.Mutex
 	object  *body.Body // the newest version; nil: it does not exist, as far as is known
+	asOf    time.Time  // when that was so
 	listed  bool       // the stream has told whether it exists
 	tried   bool       // the first keep-alive was answered, or failed
 	hidden  error      // it cannot be read; nil: it can
@@ -84,7 +85,7 @@ func (p *place) hear(event stream.Event) {
 	}
 	p.change(func() {
 		if p.object != nil && p.object.UID == b.UID {
-			p.object = nil
+			p.object, p.asOf = nil, time.Now()
 		}
 	})
 }
@@ -98,7 +99,7 @@ func (p *place) show(b *body.Body) {
 				return
 			}
 		}
-		p.object, p.hidden = b, nil
+		p.object, p.asOf, p.hidden = b, time.Now(), nil
 	})
 }
 
@@ -139,10 +140,10 @@ func (p *place) judge(ctx context.Context) {
 		case <-p.wake:
 		}
 		p.mu.Lock()
-		object, hidden, tried := p.object, p.hidden, p.tried
+		object, asOf, hidden, tried := p.object, p.asOf, p.hidden, p.tried
 		known := tried && (object != nil || p.listed || hidden != nil)
 		p.mu.Unlock()
-		v := p.sight.look(object, p.String(), time.Now())
+		v := p.sight.look(object, p.String(), asOf)
 		p.complain(v.corrupt)
 		if v.why == nil && object == nil && p.Mandatory {
 			v.why = p.missing(hidden)

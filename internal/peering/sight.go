@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -50,7 +51,9 @@ type peer struct {
 	deadline time.Time
 }
 
-// look judges a version of the object as it is now (PEER-6). nil: there is none.
+// look judges a version of the object, as it was at a time (PEER-6). nil: there is none.
+// Later, without having been seen again, it means the same: a peer is not dead just because
+// nothing is heard of it.
 func (s *sight) look(object *body.Body, where string, now time.Time) verdict {
 	if object == nil {
 		s.of, s.peers = "", nil
@@ -95,7 +98,7 @@ func (s *sight) look(object *body.Body, where string, now time.Time) verdict {
 	}
 	switch {
 	case len(higher) > 0:
-		v.why = &reason{slog.LevelInfo, "in favour of " + listed(higher) + " in " + where}
+		v.why = &reason{slog.LevelInfo, "in favour of " + listed(highest(higher)) + " in " + where}
 	case len(equal) > 0:
 		v.why = &reason{slog.LevelWarn, "as there are operators of the same priority, which pause, too: " + listed(equal) + " in " + where}
 	}
@@ -123,6 +126,12 @@ func recordsOf(object *body.Body, corrupt map[string]error) map[string]record {
 		records[identity] = r
 	}
 	return records
+}
+
+// highest are those whom all others pause for, too.
+func highest(peers []peer) []peer {
+	top := slices.MaxFunc(peers, func(a, b peer) int { return cmp.Compare(a.priority, b.priority) })
+	return slices.DeleteFunc(slices.Clone(peers), func(p peer) bool { return p.priority < top.priority })
 }
 
 func listed(peers []peer) string {

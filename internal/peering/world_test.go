@@ -160,9 +160,7 @@ type operator struct {
 	ended  bool
 
 	mu     sync.Mutex
-	busy   bool
 	states []string
-	inside func() // is called by Pause and Continue
 }
 
 func (w *world) options(name string) peering.Options {
@@ -188,7 +186,7 @@ func (w *world) start(name string, options ...func(*peering.Options)) *operator 
 
 func (w *world) launch(name string, options ...func(*peering.Options)) *operator {
 	w.Helper()
-	op := &operator{w: w, name: name, done: make(chan error, 1), inside: func() {}}
+	op := &operator{w: w, name: name, done: make(chan error, 1)}
 	o := w.options(name)
 	o.Pause = func(why error) {
 		if !errors.Is(why, daemons.ErrPaused) {
@@ -209,16 +207,11 @@ func (w *world) launch(name string, options ...func(*peering.Options)) *operator
 
 func (op *operator) note(state string) {
 	op.mu.Lock()
-	if op.busy || op.ended {
-		op.w.Errorf("%s: %s comes too early or too late", op.name, state)
-	}
-	op.busy = true
-	op.states = append(op.states, fmt.Sprintf("+%s %s", time.Since(op.w.begun).Truncate(100*time.Millisecond), state))
-	op.mu.Unlock()
-	op.inside()
-	op.mu.Lock()
 	defer op.mu.Unlock()
-	op.busy = false
+	if op.ended {
+		op.w.Errorf("%s: %s comes too late", op.name, state)
+	}
+	op.states = append(op.states, fmt.Sprintf("+%s %s", time.Since(op.w.begun).Truncate(100*time.Millisecond), state))
 }
 
 // expect compares what the operator was told since the last time, such as "+2s continue";
