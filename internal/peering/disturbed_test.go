@@ -477,7 +477,7 @@ func TestFlapping_PEER6(t *testing.T) {
 // PEER-12: whatever happens, in the end the operator with the highest priority is active, and
 // no other one.
 func TestManyOperators_PEER12(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(3) {
 		scenario(t, func(w *world) {
 			w.with(nil)
 			random := newDice(seed, 2)

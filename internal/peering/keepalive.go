@@ -76,7 +76,7 @@ func (p *place) sayAlive(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := lingering(ctx, limit)
 	defer cancel()
 	own := record{priority: int64(p.Priority), lifetime: p.Lifetime, lastSeen: time.Now()}
-	b, err := p.patch(ctx, p.Client, map[string]any{"status": map[string]any{p.Identity: own.encode()}})
+	b, err := p.patch(ctx, p.Client, map[string]any{"status": map[string]any{p.sight.self: own.encode()}})
 	p.mu.Lock()
 	first, exists := !p.tried, p.object != nil
 	p.tried = true
@@ -152,7 +152,7 @@ func (p *place) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	for again := againAfter / 2; ; again *= 2 {
-		_, err := p.patch(ctx, p.Client, map[string]any{"status": map[string]any{p.Identity: nil}})
+		_, err := p.patch(ctx, p.Client, map[string]any{"status": map[string]any{p.sight.self: nil}})
 		if err == nil || apierrors.IsNotFound(err) {
 			return
 		}

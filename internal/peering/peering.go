@@ -34,7 +34,8 @@ type Options struct {
 	Priority              int
 	Lifetime              time.Duration
 	Stealth               bool
-	// Identity is the operator's name among its peers. Default: Identity.
+	// Identity is the operator's name among its peers. Default: that of the function Identity, which
+	// is called only if there is something to take part in.
 	Identity string
 	// Namespaces are those that are served at the moment, with a channel that is closed
 	// when there are others; nil: never. Without it the operator is cluster-wide.
@@ -58,7 +59,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-func (o Options) withDefaults(ctx context.Context) Options {
+func (o Options) withDefaults() Options {
 	if o.Name == "" {
 		o.Name = "default"
 	}
@@ -71,23 +72,20 @@ func (o Options) withDefaults(ctx context.Context) Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Identity == "" && !o.Standalone {
-		o.Identity = Identity(ctx)
-	}
 	return o
 }
 
 // Run takes part until the context ends, and then removes the operator's records, so that
 // others can go on: it has to end after the operator has. It returns nil.
 func Run(ctx context.Context, o Options) error {
-	o = o.withDefaults(ctx)
+	o = o.withDefaults()
 	if o.Standalone {
 		o.Continue()
 		<-ctx.Done()
 		return nil
 	}
 	r := &run{
-		Options: o, lookout: newLookout(),
+		Options: o, lookout: newLookout(), identity: sync.OnceValue(func() string { return identityOr(ctx, o.Identity) }),
 		places: map[placeKey]*taken{}, left: map[placeKey]chan struct{}{}, said: map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 	var parts sync.WaitGroup
@@ -97,11 +95,19 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+func identityOr(ctx context.Context, given string) string {
+	if given != "" {
+		return given
+	}
+	return Identity(ctx)
+}
+
 // run is one call of Run.
 type run struct {
 	Options
 	lookout
-	wake chan struct{} // something has changed, for announce
+	identity func() string // its own
+	wake     chan struct{} // something has changed, for announce
 
 	attending sync.WaitGroup
 

@@ -39,7 +39,7 @@ func newPlace(r *run, k kind, namespace string) *place {
 	return &place{
 		run: r, spot: spot{k, namespace, r.Name},
 		log:   r.Log.With("resource", k.GroupResource().String(), "namespace", namespace, "name", r.Name),
-		sight: sight{self: r.Identity, priority: int64(r.Priority)}, said: map[string]string{},
+		sight: sight{priority: int64(r.Priority)}, said: map[string]string{},
 		wake: make(chan struct{}, 1), urge: make(chan struct{}, 1),
 	}
 }
@@ -47,6 +47,7 @@ func newPlace(r *run, k kind, namespace string) *place {
 // follow takes part until the context ends, and takes the operator's record away then.
 func (p *place) follow(ctx context.Context) {
 	var parts sync.WaitGroup
+	p.sight.self = p.identity()
 	s := stream.New(stream.Options{
 		Client: p.Client, GVR: p.kind.GroupVersionResource, GVK: p.kind.gvk(), Namespace: p.namespace,
 		FieldSelector: "metadata.name=" + p.name, Silence: p.Silence, Logger: p.Log,
