@@ -28,6 +28,10 @@ type Settings struct {
 	Scanning Scanning
 	// Admission is how requests come to validating and mutating handlers.
 	Admission Admission
+	// Process is how the operator ends.
+	Process Process
+	// Posting is about Kubernetes events.
+	Posting Posting
 	// Peering is how the operator gets along with others for the same objects.
 	Peering Peering
 }
