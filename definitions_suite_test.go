@@ -89,7 +89,7 @@ var _ = Describe("the definition that is printed of a Go type", func() {
 		group := cluster.NewGroup("rich")
 		reg := kopf.NewRegistry()
 		on.Create(func(context.Context, *kopf.Change[*Rich]) error { return nil }, on.Resource(group+"/v1", cluster.Plural), on.In(reg), on.ID("any"))
-		op, err := kopf.New(kopf.Options{Registry: reg, Config: nowhere})
+		op, err := kopf.New(kopf.Options{Registry: reg})
 		Expect(err).NotTo(HaveOccurred())
 		text, err := op.Manifests(ctx, kopf.ManifestOptions{
 			Parts: []kopf.ManifestPart{kopf.ManifestCRDs}, Kinds: map[string]string{cluster.Plural + "." + group: "Widget"},

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/on"
@@ -39,9 +38,6 @@ func golden(t *testing.T, name string, text []byte) {
 	}
 }
 
-// nowhere is a cluster that cannot be reached: manifests need none.
-var nowhere = &rest.Config{Host: "http://127.0.0.1:1"}
-
 // quickstart registers what examples/quickstart has.
 func quickstart(reg *kopf.Registry) {
 	type DatabaseSpec struct {
@@ -63,7 +59,7 @@ func quickstart(reg *kopf.Registry) {
 
 func printed(t *testing.T, o kopf.Options, m kopf.ManifestOptions, register func(*kopf.Registry)) (string, error) {
 	t.Helper()
-	o.Registry, o.Config = kopf.NewRegistry(), nowhere
+	o.Registry = kopf.NewRegistry()
 	register(o.Registry)
 	op, err := kopf.New(o)
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *session) rights(served []permissions.Served, namespace string) permissi
 		return slices.ContainsFunc(s.config.Handlers, func(h *registry.Handler) bool { return h.Kind == kind })
 	}
 	r := permissions.Operator{
-		Served: served, Namespaces: s.config.Namespaces.Only(), Events: true,
+		Served: served, Namespaces: s.config.Namespaces.Only(), Events: !s.settings.Posting.Disabled,
 		FollowNamespaces: s.config.FollowsNamespaces(), FollowCRDs: s.config.FollowsCRDs(),
 	}
 	if serving(s.config.Handlers) {
