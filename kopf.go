@@ -228,6 +228,20 @@ type Options struct {
 	OnStarted func()
 }
 
+// withDefaults fills in what is nil.
+func (o Options) withDefaults() Options {
+	if o.Registry == nil {
+		o.Registry = registry.Default
+	}
+	if o.Scheme == nil {
+		o.Scheme = clientscheme.Scheme
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
 // Operator runs handlers. Make it with New.
 type Operator struct {
 	setup      // of Options; each run may have another one
@@ -245,15 +259,7 @@ type Operator struct {
 // the registrations together, each with its file and line, and connects to nothing
 // yet, so that it needs no cluster.
 func New(o Options) (*Operator, error) {
-	if o.Registry == nil {
-		o.Registry = registry.Default
-	}
-	if o.Scheme == nil {
-		o.Scheme = clientscheme.Scheme
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o = o.withDefaults()
 	namespaces, namespaceErr := scope(o)
 	all, handlerErr := resolved(o.Registry, o.Scheme)
 	op := &Operator{name: o.Name, given: o.Config, registry: o.Registry, scheme: o.Scheme, onStarted: o.OnStarted}

@@ -3,17 +3,10 @@ package kopf
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
-	"net/netip"
 	"os"
-	"os/signal"
-	"strconv"
-	"strings"
-	"syscall"
+	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,165 +15,137 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-go/kopf/internal/command"
 	"github.com/kopf-go/kopf/internal/engine"
 	"github.com/kopf-go/kopf/internal/logging"
-	"github.com/kopf-go/kopf/webhook"
+	"github.com/kopf-go/kopf/internal/peering"
+	"github.com/kopf-go/kopf/internal/registry"
 )
 
-// Main is a whole program: it reads the command line, runs the operator until
-// SIGINT or SIGTERM, and exits with 0; with 1 after an error, with 2 after a wrong
-// command line; with 137 if it takes longer to stop than Settings.Process.ExitTimeout. A second
-// signal ends the process at once.
+// Main is a whole program with the command line that docs/command-line.md describes. Without
+// a command it runs the operator until SIGINT or SIGTERM, and exits with 0; with 1 after an
+// error, with 2 if the command line is wrong, and with 137 if it takes longer to stop than
+// Settings.Process.ExitTimeout. A second signal ends it at once.
 //
-//	-n, --namespace PATTERN  where to handle objects; repeatable; overrides Options.Namespaces
-//	-A, --all-namespaces     everywhere; overrides Options.Namespaces
-//	--kubeconfig FILE        default: $KUBECONFIG, in-cluster, ~/.kube/config
-//	--context NAME           of the kubeconfig
-//	--webhook-host HOST      during development: where the API server reaches this process,
-//	                         with or without a port; overrides Settings.Admission.Endpoint
-//	--print-webhooks         print the configurations of webhooks as manifests, and exit
-//	--log-level LEVEL        debug, info (default), warn, error
-//	--log-format FORMAT      text (default), plain, full, logfmt, json
+//	run         handle objects: the default
+//	handlers    list what is registered
+//	manifests   print what the operator needs in a cluster
+//	freeze      have the operators of a lower priority pause
+//	resume      take that back
+//	version     print versions
+//	completion  print a script for the completion of commands and flags in a shell
+//
+// What flags say prevails over variables of the environment, and those over the options.
 func Main(o Options) {
-	os.Exit(run(o, os.Args[1:], os.Stderr))
+	os.Exit(command.Main(program(o, os.Stderr), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Exit codes of Main.
-const (
-	exitOK    = 0
-	exitError = 1
-	exitUsage = 2
-	exitLate  = 137 // as if it had been killed
-)
+// program is what the commands do.
+func program(o Options, stderr io.Writer) command.Program {
+	invoked := func(i command.Invocation) (*Operator, error) { return invoked(o, i, stderr) }
+	return command.Program{
+		Name: filepath.Base(os.Args[0]), Settings: o.Settings,
+		CheckNamespace: func(pattern string) error {
+			_, err := engine.ParseNamespaces([]string{pattern})
+			return err
+		},
+		Run: func(ctx context.Context, i command.Invocation) error {
+			op, err := invoked(i)
+			if err != nil {
+				return err
+			}
+			op.exit = func(after time.Duration) {
+				fmt.Fprintf(stderr, "error: the operator has not stopped within %s, as Settings.Process.ExitTimeout says\n", after)
+				os.Exit(command.Late)
+			}
+			return op.Run(ctx)
+		},
+		Handlers: func() ([]*registry.Handler, error) {
+			o := o.withDefaults()
+			handlers, err := resolved(o.Registry, o.Scheme)
+			if err := errors.Join(o.Registry.Err(), err); err != nil {
+				return nil, command.Mistakes{Err: err}
+			}
+			return handlers, nil
+		},
+		Manifests: func(ctx context.Context, out io.Writer, i command.Invocation, m command.ManifestsOptions) error {
+			op, err := invoked(i)
+			if err != nil {
+				return err
+			}
+			return op.printManifests(ctx, out, m)
+		},
+		Freeze: func(ctx context.Context, out io.Writer, i command.Invocation, f command.FreezeOptions) error {
+			op, err := invoked(i)
+			if err != nil {
+				return err
+			}
+			return op.freeze(ctx, out, peering.Freeze, peering.FreezeOptions{
+				Name: f.Peering, ID: f.ID, Priority: f.Priority, Lifetime: f.Lifetime, Message: f.Message,
+			})
+		},
+		Resume: func(ctx context.Context, out io.Writer, i command.Invocation, r command.ResumeOptions) error {
+			op, err := invoked(i)
+			if err != nil {
+				return err
+			}
+			return op.freeze(ctx, out, peering.Resume, peering.FreezeOptions{Name: r.Peering, ID: r.ID})
+		},
+	}
+}
 
-func run(o Options, args []string, stderr io.Writer) int {
-	flags, err := parseFlags(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
+// printManifests writes what Manifests returns, also if that is not everything.
+func (o *Operator) printManifests(ctx context.Context, out io.Writer, m command.ManifestsOptions) error {
+	options := ManifestOptions{
+		Name: m.Name, Namespace: m.Namespace, Image: m.Image, Replicas: m.Replicas, HealthPort: m.HealthPort, Args: m.Args,
+		Cluster: m.Cluster, ClusterScoped: m.ClusterScoped, Kinds: m.Kinds, Certificate: m.Certificate,
 	}
-	if err != nil {
-		return exitUsage // it was said with the usage
+	for _, part := range m.Parts {
+		options.Parts = append(options.Parts, ManifestPart(part))
 	}
-	if err := flags.apply(&o, stderr); err != nil {
-		fmt.Fprintln(stderr, "error:", err)
-		return exitError
+	text, err := o.Manifests(ctx, options)
+	if _, failed := out.Write(text); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// freeze has operators pause, or go on, where this one handles objects.
+func (o *Operator) freeze(ctx context.Context, out io.Writer, note func(context.Context, peering.Client, peering.Discovery, peering.FreezeOptions) ([]string, error), f peering.FreezeOptions) error {
+	s := o.newSession()
+	defer s.disconnect()
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	where := s.config.Namespaces
+	if f.Namespaces = where.Only(); len(f.Namespaces) == 0 && !where.All() {
+		f.Match = where.Match
+	}
+	noted, err := note(ctx, s.config.Client, s.config.Discovery, f)
+	for _, object := range noted {
+		fmt.Fprintln(out, object)
+	}
+	return err
+}
+
+// invoked is the operator with what the command line says.
+func invoked(o Options, i command.Invocation, stderr io.Writer) (*Operator, error) {
+	if err := applyInvocation(&o, i, stderr); err != nil {
+		return nil, err
 	}
 	op, err := New(o)
 	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitError
+		return nil, command.Mistakes{Err: err}
 	}
-	if flags.print {
-		return printWebhooks(op, os.Stdout, stderr)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal takes its usual course
-	defer stop()
-	op.exit = func(after time.Duration) {
-		fmt.Fprintf(stderr, "error: the operator has not stopped within %s, as Settings.Process.ExitTimeout says\n", after)
-		os.Exit(exitLate)
-	}
-	if err := op.Run(ctx); err != nil {
-		fmt.Fprintln(stderr, "error:", err)
-		return exitError
-	}
-	return exitOK
+	return op, nil
 }
 
-// printWebhooks writes manifests, for a pipe to kubectl or into a chart.
-func printWebhooks(op *Operator, out, stderr io.Writer) int {
-	manifests, err := op.WebhookManifests(context.Background(), "")
-	if err == nil {
-		_, err = out.Write(manifests)
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "error:", err)
-		return exitError
-	}
-	return exitOK
-}
-
-type flags struct {
-	webhook    *webhook.URL
-	print      bool
-	namespaces []string
-	everywhere bool
-	kubeconfig string
-	context    string
-	level      slog.Level
-	format     string
-}
-
-func parseFlags(args []string, stderr io.Writer) (*flags, error) {
-	f := &flags{}
-	set := flag.NewFlagSet("operator", flag.ContinueOnError)
-	set.SetOutput(stderr)
-	namespace := func(pattern string) error {
-		if _, err := engine.ParseNamespaces([]string{pattern}); err != nil {
-			return err
-		}
-		f.namespaces = append(f.namespaces, pattern)
-		return nil
-	}
-	set.Func("namespace", "handle objects in namespaces of this `pattern`; repeatable", namespace)
-	set.Func("n", "short for --namespace `pattern`", namespace)
-	set.BoolVar(&f.everywhere, "all-namespaces", false, "handle objects in all namespaces")
-	set.BoolVar(&f.everywhere, "A", false, "short for --all-namespaces")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "connect as this `file` says (default: $KUBECONFIG, in-cluster, ~/.kube/config)")
-	set.StringVar(&f.context, "context", "", "the kubeconfig's context of this `name`")
-	set.Func("webhook-host", "have the API server reach webhooks at this `host`, or host:port, during development", func(text string) error {
-		url, err := webhookURL(text)
-		f.webhook = &url
-		return err
-	})
-	set.BoolVar(&f.print, "print-webhooks", false, "print the configurations of webhooks as manifests, and exit")
-	set.TextVar(&f.level, "log-level", slog.LevelInfo, "log from this `level` on: debug, info, warn, error")
-	set.StringVar(&f.format, "log-format", "text", "log in this `format`: text, plain, full, logfmt, json")
-	if err := set.Parse(args); err != nil {
-		return nil, err
-	}
-	problem := ""
-	switch {
-	case set.NArg() > 0:
-		problem = "unexpected argument " + set.Arg(0)
-	case f.everywhere && len(f.namespaces) > 0:
-		problem = "--namespace and --all-namespaces exclude each other"
-	}
-	if _, err := logging.New(io.Discard, logging.Options{Level: f.level, Format: f.format}); err != nil {
-		problem = err.Error()
-	}
-	if problem != "" {
-		fmt.Fprintln(stderr, problem)
-		set.Usage()
-		return nil, errors.New(problem)
-	}
-	return f, nil
-}
-
-// webhookURL is where a host, with or without a port, answers.
-func webhookURL(text string) (webhook.URL, error) {
-	if _, err := netip.ParseAddr(text); err == nil || !strings.Contains(text, ":") {
-		if text == "" {
-			return webhook.URL{}, errors.New("the host is empty")
-		}
-		return webhook.URL{Host: text}, nil
-	}
-	host, digits, err := net.SplitHostPort(text)
-	if err != nil {
-		return webhook.URL{}, err
-	}
-	port, err := strconv.ParseUint(digits, 10, 16)
-	if err != nil || port == 0 {
-		return webhook.URL{}, fmt.Errorf("%q is not a port", digits)
-	}
-	return webhook.URL{Host: host, Port: int(port)}, nil
-}
-
-// apply completes the options; what the program set itself stays, unless a flag
-// says otherwise.
-func (f *flags) apply(o *Options, stderr io.Writer) error {
+// applyInvocation completes the options; what the program set itself stays, unless the
+// command line says otherwise.
+func applyInvocation(o *Options, i command.Invocation, stderr io.Writer) error {
+	o.Settings = i.Settings
 	if o.Logger == nil {
-		log, err := logging.New(stderr, logging.Options{Level: f.level, Format: f.format})
+		log, err := logging.New(stderr, i.Log)
 		if err != nil {
 			return err
 		}
@@ -188,27 +153,31 @@ func (f *flags) apply(o *Options, stderr io.Writer) error {
 		bridge := logr.FromSlogHandler(log.Handler())
 		klog.SetLogger(bridge)
 		ctrllog.SetLogger(bridge)
+		if i.LogClients {
+			var verbosity klog.Level
+			if err := verbosity.Set(clientVerbosity); err != nil {
+				return err
+			}
+		}
 	}
-	if f.everywhere {
-		o.Namespaces = nil
-	}
-	if len(f.namespaces) > 0 {
-		o.Namespaces = f.namespaces
-	}
-	if f.webhook != nil {
-		o.Settings.Admission.Endpoint = *f.webhook
+	if i.Everywhere || len(i.Namespaces) > 0 || i.NamespaceSelector != "" {
+		o.Namespaces, o.NamespaceSelector = i.Namespaces, i.NamespaceSelector
 	}
 	var err error
 	switch {
-	case f.kubeconfig != "":
-		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.kubeconfig}
-		overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
+	case i.Kubeconfig != "":
+		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: i.Kubeconfig}
+		overrides := &clientcmd.ConfigOverrides{CurrentContext: i.Context}
 		o.Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	case f.context != "":
-		o.Config, err = config.GetConfigWithContext(f.context)
+	case i.Context != "":
+		o.Config, err = config.GetConfigWithContext(i.Context)
 	}
 	if err != nil {
 		return fmt.Errorf("no cluster to connect to: %w", err)
 	}
 	return nil
 }
+
+// clientVerbosity is what client-go says about its caches and streams, but not the contents
+// of requests, which may be secrets.
+const clientVerbosity = "4"

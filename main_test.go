@@ -2,13 +2,12 @@ package kopf
 
 import (
 	"bytes"
-	"context"
-	"flag"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,9 +15,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
+	"github.com/kopf-go/kopf/internal/command"
+	"github.com/kopf-go/kopf/internal/logging"
 	"github.com/kopf-go/kopf/on"
-	"github.com/kopf-go/kopf/webhook"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -63,8 +64,13 @@ func (c *console) String() string {
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// What ends with a usage, or before there is anything to run.
-func TestExitCodes(t *testing.T) {
+// run is the program in this process.
+func run(o Options, args []string, stderr io.Writer) int {
+	return command.Main(program(o, stderr), args, stderr, stderr)
+}
+
+// EXT-8: what ends with a usage, or before there is anything to run.
+func TestExitCodes_EXT8_T172(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for _, c := range []struct {
@@ -72,21 +78,18 @@ func TestExitCodes(t *testing.T) {
 		code int
 		says string
 	}{
-		{"-h", exitOK, "-log-level level"},
-		{"-help", exitOK, "Usage of operator:"},
-		{"--help", exitOK, "handle objects in namespaces of this pattern; repeatable"},
-		{"--unknown", exitUsage, "flag provided but not defined: -unknown"},
-		{"extra", exitUsage, "unexpected argument extra\nUsage of operator:"},
-		{"-A -n team", exitUsage, "--namespace and --all-namespaces exclude each other"},
-		{"--namespace=team --all-namespaces", exitUsage, "exclude each other"},
-		{"-n", exitUsage, "flag needs an argument: -n"},
-		{"-n team[", exitUsage, `invalid value "team[" for flag -n: namespace pattern "team[" is not a name or a glob`},
-		{"-n a -n=", exitUsage, "is not a name or a glob"},
-		{"--log-level loud", exitUsage, `invalid value "loud" for flag -log-level`},
-		{"--log-format xml", exitUsage, `log format "xml" is not known: use one of text, plain, full, logfmt, json`},
-		{"--kubeconfig /none", exitError, "error: no cluster to connect to: "},
-		{"--context none", exitError, "error: no cluster to connect to: "},
-		{"", exitError, "no cluster to connect to: "},
+		{"-h", command.OK, "Without a command, it runs."},
+		{"run --help", command.OK, "--queueing-worker-limit int"},
+		{"--unknown", command.Usage, "error: unknown flag: --unknown\n\nUsage:\n"},
+		{"extra", command.Usage, `there is no command "extra"`},
+		{"-A -n team", command.Usage, "exclude --all-namespaces"},
+		{"-n team[", command.Usage, `--namespace is "team[": namespace pattern "team[" is not a name or a glob`},
+		{"-n a --namespace=", command.Usage, "is not a name or a glob"},
+		{"--queueing-worker-limit -1", command.Usage, "Settings.Queueing: WorkerLimit is -1"},
+		{"--kubeconfig /none", command.Failed, "error: no cluster to connect to: "},
+		{"--context none", command.Failed, "error: no cluster to connect to: "},
+		{"", command.Failed, "no cluster to connect to: "},
+		{"version", command.OK, "\ngo1."},
 	} {
 		var out console
 		code := run(Options{Registry: NewRegistry(), Logger: quietly()}, strings.Fields(c.args), &out)
@@ -96,27 +99,30 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Mistakes are told, each on a line of its own that begins with file and line.
+// Mistakes are told, each on a line of its own that begins with file and line, by run and by
+// what needs no cluster.
 func TestMistakesOnTheConsole(t *testing.T) {
 	reg := filled(func(in on.AnyOption) {
 		on.Create[*corev1.Pod](nil, in)
 		on.Create(handled[*corev1.Pod], on.Field("spec.x"), in)
 	})
-	var out console
-	code := run(Options{Registry: reg, Config: nowhere(), Logger: quietly()}, nil, &out)
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if code != exitError || len(lines) != 2 {
-		t.Fatalf("exit code %d:\n%s", code, &out)
-	}
-	for _, line := range lines {
-		if place, _, _ := strings.Cut(line, ": "); !strings.Contains(place, "/main_test.go:") {
-			t.Error(line)
+	for _, command := range []string{"run", "handlers"} {
+		var out console
+		code := run(Options{Registry: reg, Config: nowhere(), Logger: quietly()}, []string{command}, &out)
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if code != 1 || len(lines) != 2 {
+			t.Fatalf("exit code %d:\n%s", code, &out)
+		}
+		for _, line := range lines {
+			if place, _, _ := strings.Cut(line, ": "); !strings.Contains(place, "/main_test.go:") {
+				t.Error(line)
+			}
 		}
 	}
 }
 
 // A signal ends the program in an orderly way. What it logs begins with the flags.
-func TestSignal(t *testing.T) {
+func TestSignal_EXT3_EXT8(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		var out console
 		code := make(chan int)
@@ -133,7 +139,7 @@ func TestSignal(t *testing.T) {
 		if err := self.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-code; got != exitOK {
+		if got := <-code; got != command.OK {
 			t.Errorf("%v: exit code %d:\n%s", sig, got, &out)
 		}
 		if !strings.Contains(out.String(), `msg="operator has stopped"`) {
@@ -142,53 +148,29 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-func TestParseFlags(t *testing.T) {
-	for _, c := range []struct {
-		args string
-		want flags
-	}{
-		{"", flags{format: "text"}},
-		{"-n a --namespace b,!c -namespace=d-*", flags{namespaces: []string{"a", "b,!c", "d-*"}, format: "text"}},
-		{"-A", flags{everywhere: true, format: "text"}},
-		{"--all-namespaces", flags{everywhere: true, format: "text"}},
-		{"--kubeconfig f --context c", flags{kubeconfig: "f", context: "c", format: "text"}},
-		{"--log-level debug --log-format json", flags{level: slog.LevelDebug, format: "json"}},
-		{"--log-level WARN", flags{level: slog.LevelWarn, format: "text"}},
-		{"--log-level error --log-format=logfmt", flags{level: slog.LevelError, format: "logfmt"}},
-	} {
-		got, err := parseFlags(strings.Fields(c.args), io.Discard)
-		if err != nil || !reflect.DeepEqual(*got, c.want) {
-			t.Errorf("%q: %+v, %v", c.args, got, err)
-		}
-	}
-	if _, err := parseFlags([]string{"-h"}, io.Discard); err != flag.ErrHelp {
-		t.Error(err)
-	}
-}
-
-// What the program says itself stays, unless a flag says otherwise.
-func TestApplyFlags(t *testing.T) {
+// What the program says itself stays, unless the command line says otherwise (CLI-2).
+func TestInvocationPrevails_CLI2(t *testing.T) {
 	file := kubeconfigFile(t)
 	t.Setenv("KUBECONFIG", file)
 	own := nowhere()
 	for _, c := range []struct {
 		name       string
 		given      Options
-		flags      flags
+		said       command.Invocation
 		namespaces []string
 		host       string
 	}{
-		{"nothing", Options{}, flags{}, nil, ""},
-		{"options", Options{Namespaces: []string{"a"}, Config: own}, flags{}, []string{"a"}, own.Host},
-		{"namespaces", Options{Namespaces: []string{"a"}}, flags{namespaces: []string{"b"}}, []string{"b"}, ""},
-		{"everywhere", Options{Namespaces: []string{"a"}}, flags{everywhere: true}, nil, ""},
-		{"kubeconfig", Options{Config: own}, flags{kubeconfig: file}, nil, "http://one.example:1"},
-		{"kubeconfig and context", Options{Config: own}, flags{kubeconfig: file, context: "two"}, nil, "http://two.example:2"},
-		{"context", Options{Config: own}, flags{context: "two"}, nil, "http://two.example:2"},
+		{"nothing", Options{}, command.Invocation{}, nil, ""},
+		{"options", Options{Namespaces: []string{"a"}, Config: own}, command.Invocation{}, []string{"a"}, own.Host},
+		{"namespaces", Options{Namespaces: []string{"a"}}, command.Invocation{Namespaces: []string{"b"}}, []string{"b"}, ""},
+		{"everywhere", Options{Namespaces: []string{"a"}}, command.Invocation{Everywhere: true}, nil, ""},
+		{"kubeconfig", Options{Config: own}, command.Invocation{Kubeconfig: file}, nil, "http://one.example:1"},
+		{"kubeconfig and context", Options{Config: own}, command.Invocation{Kubeconfig: file, Context: "two"}, nil, "http://two.example:2"},
+		{"context", Options{Config: own}, command.Invocation{Context: "two"}, nil, "http://two.example:2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.flags.format, c.given.Logger = "text", quietly()
-			if err := c.flags.apply(&c.given, io.Discard); err != nil {
+			c.given.Logger = quietly()
+			if err := applyInvocation(&c.given, c.said, io.Discard); err != nil {
 				t.Fatal(err)
 			}
 			host := ""
@@ -202,51 +184,61 @@ func TestApplyFlags(t *testing.T) {
 	}
 }
 
-func TestLogFlags(t *testing.T) {
-	for _, c := range []struct {
-		flags flags
-		want  string // of a line, after its time
-		debug bool
-	}{
-		{flags{format: "text"}, "INFO  [ns/x] hello a=1\n", false},
-		{flags{format: "text", level: slog.LevelDebug}, "INFO  [ns/x] hello a=1\n", true},
-		{flags{format: "logfmt"}, "level=INFO msg=hello object=ns/x a=1\n", false},
-		{flags{format: "json"}, `"severity":"info","message":"hello","object":"ns/x","a":1}` + "\n", false},
-	} {
-		var o Options
-		var out console
-		if err := c.flags.apply(&o, &out); err != nil {
-			t.Fatal(err)
+// LOG-3, LOG-8: Main logs to stderr, and has the clients' libraries do so; a program that has
+// a logger keeps it, and embedding changes none.
+func TestLoggingOfMain_LOG3_LOG8(t *testing.T) {
+	var o Options
+	var out console
+	if err := applyInvocation(&o, command.Invocation{Log: logging.Options{Format: "plain", Level: slog.LevelDebug}}, &out); err != nil {
+		t.Fatal(err)
+	}
+	o.Logger.Debug("hello", "a", 1)
+	klog.Background().WithName("client").Info("from klog")
+	klog.V(4).Info("too much of klog")
+	if want := "hello a=1\nfrom klog logger=client\n"; out.String() != want {
+		t.Errorf("got\n%s", &out)
+	}
+	out.text.Reset()
+	if err := applyInvocation(new(Options), command.Invocation{Log: logging.Options{Format: "plain", Level: slog.LevelDebug}, LogClients: true}, &out); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		var none klog.Level
+		if err := none.Set("0"); err != nil {
+			t.Error(err)
 		}
-		o.Logger.Info("hello", "object", "ns/x", "a", 1)
-		if !strings.HasSuffix(out.String(), c.want) || o.Logger.Enabled(context.Background(), slog.LevelDebug) != c.debug {
-			t.Errorf("%+v: %s", c.flags, &out)
-		}
+	}()
+	klog.V(4).Info("some of klog")
+	klog.V(5).Info("too much of klog")
+	if want := "some of klog\n"; out.String() != want {
+		t.Errorf("got\n%s", &out)
 	}
 	own := quietly()
-	o := Options{Logger: own}
-	if err := (&flags{format: "text"}).apply(&o, io.Discard); err != nil || o.Logger != own {
+	o = Options{Logger: own}
+	if err := applyInvocation(&o, command.Invocation{}, io.Discard); err != nil || o.Logger != own {
 		t.Error("the program's own logger was replaced", err)
 	}
-	if err := (&flags{format: "xml"}).apply(&Options{}, io.Discard); err == nil {
+	before := slog.Default()
+	if _, err := New(Options{Registry: NewRegistry(), Config: nowhere()}); err != nil || slog.Default() != before {
+		t.Error("New has changed the default logger", err)
+	}
+	if err := applyInvocation(&Options{}, command.Invocation{Log: logging.Options{Format: "xml"}}, io.Discard); err == nil {
 		t.Error("an unknown format was taken")
 	}
 }
 
-func TestWebhookHost(t *testing.T) {
-	for text, want := range map[string]webhook.URL{
-		"host.k3d.internal":  {Host: "host.k3d.internal"},
-		"192.0.2.1:8443":     {Host: "192.0.2.1", Port: 8443},
-		"2001:db8::1":        {Host: "2001:db8::1"},
-		"[2001:db8::1]:8443": {Host: "2001:db8::1", Port: 8443},
-	} {
-		if got, err := webhookURL(text); err != nil || got != want {
-			t.Errorf("%q: got %+v, %v, want %+v", text, got, err, want)
-		}
+// What is registered is listed without a cluster.
+func TestHandlersCommand(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	reg := filled(func(in on.AnyOption) {
+		on.Create(handled[*corev1.Pod], in, on.ID("fn"), on.Label("tier", "gold"), on.Retries(3))
+	})
+	var out console
+	if code := run(Options{Registry: reg}, []string{"handlers", "-o", "wide"}, &out); code != command.OK {
+		t.Fatalf("exit code %d:\n%s", code, &out)
 	}
-	for _, text := range []string{"", "host:", "host:0", "host:https", "host:65536", "a:b:c"} {
-		if got, err := webhookURL(text); err == nil {
-			t.Errorf("%q: got %+v, want an error", text, got)
-		}
+	if got := regexp.MustCompile(` +`).ReplaceAllString(out.String(), " "); !strings.Contains(got, `create fn Pod.v1 label tier="gold" retries=3 `) {
+		t.Error(got)
 	}
 }

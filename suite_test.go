@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 		runCrashingOperator()
 		return
 	}
+	if kind := os.Getenv(programVar); kind != "" {
+		runProgram(kind)
+		return
+	}
 	os.Exit(m.Run())
 }
 

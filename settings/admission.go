@@ -27,9 +27,10 @@ type Admission struct {
 	Managed string
 	// Namespace is where the operator runs. Default: that of its pod, if it runs in one.
 	Namespace string
-	// Host and Port are where is listened. Defaults: all addresses; 9443, or the port of
-	// an Endpoint that is a webhook.URL.
+	// Host is the address at which the operator listens for requests. Default: all addresses.
 	Host string
+	// Port is the one at which the operator listens for requests. Default: 9443, or the port
+	// of an Endpoint that is a webhook.URL.
 	Port int
 	// Timeout is how long the API server waits for an answer, in whole seconds, 30 at most.
 	// Default: 10 seconds.

@@ -60,8 +60,9 @@ type Queueing struct {
 	// LoopLimit is how often an object may be written within LoopWindow although nothing
 	// essential has changed in it, or only because the operator itself has changed it;
 	// progress of retries does not count. Beyond that there is a Warning event on the
-	// object, and it is handled after pauses, those of ErrorDelays. Defaults: 50, 1 minute.
-	LoopLimit  int
+	// object, and it is handled after pauses, those of ErrorDelays. Default: 50.
+	LoopLimit int
+	// LoopWindow is the time over which LoopLimit counts. Default: 1 minute.
 	LoopWindow time.Duration
 	// ExitTimeout is how long handlers may go on when the operator stops, after their
 	// context has ended; then they are left behind, and named. Default: 10 seconds.

@@ -41,20 +41,29 @@ const (
 	PrefixOff
 )
 
+// Check tells whether the format is known.
+func (o Options) Check() error {
+	if o.Format != "" && !slices.Contains(Formats, strings.ToLower(o.Format)) {
+		return fmt.Errorf("log format %q is not known: use one of %s", o.Format, strings.Join(Formats, ", "))
+	}
+	return nil
+}
+
 // New returns a logger that writes to w.
 func New(w io.Writer, o Options) (*slog.Logger, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
 	o.Format = strings.ToLower(cmp.Or(o.Format, Formats[0]))
 	o.RefKey = cmp.Or(o.RefKey, ObjectKey)
 	options := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: o.replace}
 	switch o.Format {
-	case "text", "plain", "full":
-		return slog.New(&textHandler{out: &output{w: w}, options: &o}), nil
 	case "logfmt":
 		return slog.New(o.prefixed(slog.NewTextHandler(w, options))), nil
 	case "json":
 		return slog.New(o.prefixed(slog.NewJSONHandler(w, options))), nil
 	}
-	return nil, fmt.Errorf("log format %q is not known: use one of %s", o.Format, strings.Join(Formats, ", "))
+	return slog.New(&textHandler{out: &output{w: w}, options: &o}), nil
 }
 
 // replace gives attributes the names that they have in Kopf's JSON (LOG-1).
