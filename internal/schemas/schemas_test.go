@@ -87,13 +87,11 @@ func TestOf(t *testing.T) {
 			Zero    int    `json:"zero,omitzero"`
 			Free    any    `json:"free,omitempty"`
 			Quoted  int    `json:",string"`
-			Lists   []bool `json:"lists,string"`
+			Lists   []bool `json:"lists"`
 			Ignored int    `json:"-"`
-			Dash    int    `json:"-,omitempty"`
 			private int
 		}), `{"type":"object","properties":{"must":{"type":"integer","format":"int64","nullable":true},"may":{"type":"integer","format":"int64"},` +
-			`"zero":{"type":"integer","format":"int64"},"free":` + anything + `,"Quoted":{"type":"string"},"lists":{"type":"array","nullable":true,"items":{"type":"boolean"}},` +
-			`"-":{"type":"integer","format":"int64"}},"required":["Quoted","lists","must"]}`},
+			`"zero":{"type":"integer","format":"int64"},"free":` + anything + `,"Quoted":{"type":"string"},"lists":{"type":"array","nullable":true,"items":{"type":"boolean"}}},"required":["Quoted","lists","must"]}`},
 		{new(struct {
 			Mode  string  `json:"mode" doc:"how" enum:"slow, fast" default:"\"slow\"" pattern:"^[a-z]+$" minLength:"1" maxLength:"9" format:"hostname"`
 			Level *int    `json:"level" minimum:"1" maximum:"3.5" enum:"1,3"`
