@@ -86,19 +86,13 @@ func stateConfig(s settings.Persistence, name string, log *slog.Logger) (state.C
 // longPrefix is what Kopf takes for too long (SET-4).
 const longPrefix = 189
 
-// Defaults of Settings.Process.
-const (
-	defaultCleanupTimeout = 10 * time.Second
-	defaultExitTimeout    = 10 * time.Minute
-)
-
 // cleanupTimeout and exitTimeout are the limits of the process; 0: there is none.
 func cleanupTimeout(s settings.Settings) time.Duration {
-	return max(0, cmp.Or(s.Process.CleanupTimeout, defaultCleanupTimeout))
+	return max(0, s.WithDefaults().Process.CleanupTimeout)
 }
 
 func exitTimeout(s settings.Settings) time.Duration {
-	return max(0, cmp.Or(s.Process.ExitTimeout, defaultExitTimeout))
+	return max(0, s.WithDefaults().Process.ExitTimeout)
 }
 
 // engineLifecycle is a lifecycle in the engine's form.

@@ -2,10 +2,10 @@ package kopf_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -30,6 +30,13 @@ func runProgram(kind string) {
 	options := kopf.Options{Name: "tested", Registry: kopf.NewRegistry(), Config: &rest.Config{Host: "http://127.0.0.1:1"}}
 	switch kind {
 	case "plain":
+	case "connected":
+		options.Config = nil
+	case "stuck":
+		on.Startup(func(context.Context, *kopf.Activity) error {
+			fmt.Fprintln(os.Stderr, "handler is stuck")
+			select {}
+		}, on.In(options.Registry))
 	case "deaf":
 		options.Logger = slog.New(deafHandler{slog.NewTextHandler(os.Stderr, nil)})
 	case "mistaken":
@@ -67,8 +74,9 @@ func (h deafHandler) Handle(ctx context.Context, r slog.Record) error {
 type process struct {
 	*testing.T
 	command *exec.Cmd
-	lines   *bufio.Scanner
+	lines   *bufio.Scanner // of stderr
 	said    []string
+	out     bytes.Buffer
 }
 
 func startProgram(t *testing.T, kind string, args ...string) *process {
@@ -82,7 +90,7 @@ func startProgram(t *testing.T, kind string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.command.Stdout = io.Discard
+	p.command.Stdout = &p.out
 	p.lines = bufio.NewScanner(out)
 	if err := p.command.Start(); err != nil {
 		t.Fatal(err)
@@ -109,7 +117,7 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// ends waits for the end, and returns what was said.
+// ends waits for the end, and returns what was said, on stderr, and then on stdout.
 func (p *process) ends(code int) string {
 	p.Helper()
 	for p.lines.Scan() {
@@ -122,7 +130,7 @@ func (p *process) ends(code int) string {
 	} else if err != nil {
 		p.Fatal(err)
 	}
-	said := strings.Join(p.said, "\n")
+	said := strings.Join(p.said, "\n") + "\n" + p.out.String()
 	if got != code {
 		p.Errorf("exit code %d, want %d:\n%s", got, code, said)
 	}
@@ -136,8 +144,10 @@ func TestExitCodesOfAProcess_EXT8_T172(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"plain", "version", 0, ""},
-		{"plain", "--help", 0, ""},
+		{"plain", "version", 0, "github.com/kopf-go/kopf"},
+		{"plain", "--help", 0, "Without a command, it runs."},
+		{"plain", "manifests --part deployment -n team", 0, "- --namespace=team\n"},
+		{"plain", "handlers", 0, "KIND "},
 		{"plain", "run main.py", 2, `error: unexpected argument "main.py"`},
 		{"plain", "--log-format xml -A -n a", 2, "error: --namespace and --namespace-selector exclude --all-namespaces"},
 		{"mistaken", "", 1, "program_test.go:"},
@@ -172,6 +182,16 @@ func TestSignalsToAProcess_EXT3_EXT8(t *testing.T) {
 				t.Error(said)
 			}
 		})
+	}
+}
+
+// EXT-7: a program that does not stop ends after a time.
+func TestAProcessThatDoesNotStop_EXT7_EXT8(t *testing.T) {
+	p := startProgram(t, "stuck", "--process-exit-timeout", "0.1", "--queueing-exit-timeout", "1h")
+	p.says("handler is stuck")
+	p.signal(syscall.SIGTERM)
+	if said := p.ends(137); !strings.Contains(said, "has not stopped within 100ms") {
+		t.Error(said)
 	}
 }
 

@@ -30,6 +30,11 @@ func (s Settings) WithDefaults() Settings {
 	fill(&s.Watching.InactivityTimeout, 3*time.Minute)
 	fill(&s.Scanning.Interval, 5*time.Second)
 	s.Admission = s.Admission.withDefaults()
+	fill(&s.Process.CleanupTimeout, 10*time.Second)
+	fill(&s.Process.ExitTimeout, 10*time.Minute)
+	fill(&s.Posting.Component, "kopf")
+	fill(&s.Peering.Name, DefaultPeeringName)
+	fill(&s.Peering.Lifetime, DefaultPeeringLifetime)
 	return s
 }
 

@@ -125,6 +125,9 @@ func TestTextsAreThoseOfTheSettings(t *testing.T) {
 		if docs[tunable.path] == "" {
 			t.Errorf("%s has no comment", tunable.path)
 		}
+		if _, name, _ := strings.Cut(tunable.path, "."); *update { // for the tests below
+			texts[tunable.path] = brief(name, docs[tunable.path])
+		}
 	}
 	keep(t, textsFile, textsOf(docs))
 }

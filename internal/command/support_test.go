@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -119,6 +120,8 @@ func defaultOf(path string) string {
 	switch {
 	case !scalar(field.Type()):
 		return ""
+	case reflect.PointerTo(field.Type()).Implements(readable):
+		return fmt.Sprint(field.Interface())
 	case field.Kind() == reflect.Bool:
 		return map[bool]string{true: "yes", false: "no"}[field.Bool()]
 	case field.Kind() == reflect.Int && field.IsZero():
