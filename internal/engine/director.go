@@ -56,7 +56,10 @@ func newDirector(e *Engine) *director {
 func (d *director) run(ctx context.Context) {
 	defer d.streams.Wait()
 	listed := make(chan struct{})
-	d.findNamespaces(ctx, sync.OnceFunc(func() { close(listed) }))
+	d.findNamespaces(ctx, sync.OnceFunc(func() {
+		d.spaces.complete()
+		close(listed)
+	}))
 	if d.crds {
 		d.followCRDs(ctx)
 	}

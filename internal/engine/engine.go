@@ -54,6 +54,7 @@ type Engine struct {
 	loops    *loops
 	director atomic.Pointer[director]
 	hooked   atomic.Bool // OnHooks was called
+	spaces   *spaces
 
 	// handling is what handlers run with; it ends when the operator stops. writing is
 	// for requests: it lasts until what was begun is written down. working is for work in
@@ -83,8 +84,8 @@ func New(c Config) *Engine {
 	e := &Engine{
 		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
 		timers: newTimers(), gate: newGate(settings.MaxCycles),
-		loops: newLoops(settings.LoopLimit, settings.LoopWindow),
-		idle:  make(chan struct{}), calls: map[*registry.Call]calling{},
+		loops:  newLoops(settings.LoopLimit, settings.LoopWindow),
+		spaces: newSpaces(), idle: make(chan struct{}), calls: map[*registry.Call]calling{},
 		employed: map[types.UID]*object{}, heirs: map[types.UID]*object{}, pointless: map[*registry.Handler]bool{},
 	}
 	e.ready = newReadiness(e)

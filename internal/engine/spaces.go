@@ -90,6 +90,7 @@ func (d *director) serve(ctx context.Context, namespace string) {
 		return
 	}
 	d.namespaces[namespace] = true
+	d.spaces.are(d.namespaces)
 	delete(d.departing, namespace)
 	for _, k := range d.kinds {
 		if k.resource.Namespaced {
@@ -108,6 +109,7 @@ func (d *director) dismiss(ctx context.Context, namespace string) {
 	}
 	d.log.Info("namespace is not for this operator any more, its objects are released", "namespace", namespace)
 	delete(d.namespaces, namespace)
+	d.spaces.are(d.namespaces)
 	for key, f := range d.following {
 		if key.namespace == namespace {
 			d.departing[namespace] = true
@@ -123,6 +125,7 @@ func (d *director) abandon(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.namespaces, namespace)
+	d.spaces.are(d.namespaces)
 	delete(d.departing, namespace)
 	for key, f := range d.following {
 		if key.namespace != namespace {

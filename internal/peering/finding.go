@@ -111,7 +111,9 @@ func (r *run) meet(ctx context.Context) {
 		if r.Namespaces != nil {
 			names, changed = r.Namespaces()
 		}
-		r.attend(ctx, names)
+		if names != nil {
+			r.attend(ctx, names)
+		}
 		clock.Stop()
 		if !l.next.IsZero() {
 			clock.Reset(max(0, time.Until(l.next)))

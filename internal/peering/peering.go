@@ -37,8 +37,9 @@ type Options struct {
 	// Identity is the operator's name among its peers. Default: that of the function Identity, which
 	// is called only if there is something to take part in.
 	Identity string
-	// Namespaces are those that are served at the moment, with a channel that is closed
-	// when there are others; nil: never. Without it the operator is cluster-wide.
+	// Namespaces are those that are served at the moment, nil as long as that is not known,
+	// and a channel that is closed when there are others; nil: there never are. Without
+	// this function the operator is cluster-wide.
 	Namespaces func() (names []string, changed <-chan struct{})
 
 	// Pause and Continue are told what the operator has to do: at first when it is known,
