@@ -35,6 +35,7 @@ var arrows = map[string][]string{
 	"storage/storagetest":      {"internal/body", "storage"},
 	"internal/rawjson":         {},
 	"internal/recording":       {},
+	"internal/peering":         {"daemons", "internal/body", "internal/stream"},
 	"internal/stream":          {"internal/body"},
 	"internal/fieldpath":       {"diff"},
 	"internal/body":            {},

@@ -3,6 +3,7 @@ package peering_test
 import (
 	"cmp"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,9 @@ func TestManifests_PEER1(t *testing.T) {
 	}
 	if len(names) != 2 || names["clusterkopfpeerings.kopf.dev"] != "Cluster" || names["kopfpeerings.kopf.dev"] != "Namespaced" {
 		t.Error(names)
+	}
+	if shown, err := os.ReadFile("../../docs/peering-crds.yaml"); err != nil || string(shown) != string(peering.CRDs()) {
+		t.Error("docs/peering-crds.yaml is not crds.yaml", err)
 	}
 	for want, namespaces := range map[string][]string{
 		"apiVersion: kopf.dev/v1\nkind: ClusterKopfPeering\nmetadata:\n  name: x\n": nil,
