@@ -39,7 +39,6 @@ var arrows = map[string][]string{
 	"internal/stream":          {"internal/body"},
 	"internal/fieldpath":       {"diff"},
 	"internal/body":            {},
-	"internal/peering":         {"daemons", "internal/body", "internal/stream"},
 	"internal/command":         {"filters", "internal/logging", "internal/registry", "settings", "webhook"},
 	"internal/logging":         {},
 	"internal/metrics":         {},

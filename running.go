@@ -89,7 +89,10 @@ func (s *session) run(ctx context.Context) (err error) {
 	if !started {
 		return err
 	}
-	return errors.Join(s.operate(ctx), s.cleanUp(ctx))
+	if err = s.renew(); err == nil {
+		err = s.operate(ctx)
+	}
+	return errors.Join(err, s.cleanUp(ctx))
 }
 
 // failure is that of the part which has ended a run; nil: none has.
@@ -111,17 +114,14 @@ func (s *session) startUp(ctx context.Context) (started bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	s.probes.Store(activity.NewProbes(s.activity(registry.Probe)))
-	if s.operator.onStarted != nil {
-		s.operator.onStarted()
-	}
 	return true, nil
 }
 
 // operate does what the operator is for, until the context ends.
 func (s *session) operate(ctx context.Context) error {
-	if err := s.renew(); err != nil {
-		return fmt.Errorf("settings, as startup handlers have left them: %w", err)
+	s.probes.Store(activity.NewProbes(s.activity(registry.Probe)))
+	if s.operator.onStarted != nil {
+		s.operator.onStarted()
 	}
 	if err := s.connect(ctx); err != nil {
 		if ctx.Err() != nil { // it was told to stop, or the reason is known
@@ -143,14 +143,15 @@ func (s *session) operate(ctx context.Context) error {
 	return s.handle(ctx, run)
 }
 
-// renew takes the settings as the startup handlers have left them.
+// renew takes the settings as the startup handlers have left them. Nothing else looks at them
+// yet.
 func (s *session) renew() error {
 	if !has(s.operator.activities, registry.Startup) {
 		return nil
 	}
 	renewed, err := setUp(s.settings, s.operator.name, s.operator.config)
 	if err != nil {
-		return err
+		return fmt.Errorf("settings, as startup handlers have left them: %w", err)
 	}
 	s.setup = renewed
 	s.config.Memos = s.memos
@@ -161,7 +162,10 @@ func (s *session) renew() error {
 // cleanUp calls the cleanup handlers, when all else has ended (ACT-5), and closes all
 // connections.
 func (s *session) cleanUp(ctx context.Context) error {
-	err := s.probes.Load().Close(s.config.Settings.WithDefaults().ExitTimeout)
+	var err error
+	if probes := s.probes.Load(); probes != nil {
+		err = probes.Close(s.config.Settings.WithDefaults().ExitTimeout)
+	}
 	if s.vault != nil {
 		s.vault.Leave()
 	}

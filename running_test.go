@@ -420,3 +420,25 @@ func TestStartupSetsAdmission(t *testing.T) {
 		}
 	})
 }
+
+// Whoever asks for liveness while startup handlers change settings does not see them half-changed.
+func TestLivenessWhileSettingsChange(t *testing.T) {
+	onBench(t, func(b *bench) {
+		on.Startup(func(_ context.Context, a *Activity) error {
+			time.Sleep(time.Second)
+			a.Settings.Execution.DefaultBackoff = time.Second
+			return nil
+		}, b.in)
+		on.Probe(func(_ context.Context, p *Probe) (string, error) { return p.Settings.Execution.DefaultBackoff.String(), nil }, on.ID("p"), b.in)
+		r := b.start(b.operator())
+		answers := map[string]bool{}
+		for range 1500 {
+			time.Sleep(time.Millisecond)
+			answers[b.alive(r.Operator)] = true
+		}
+		if len(answers) != 2 || !answers["200 {}"] || !answers[`200 {"p":"1s"}`] {
+			b.Error(answers)
+		}
+		r.ends(b)
+	})
+}
