@@ -64,7 +64,7 @@ func TestDaemonLivesAsLongAsItsObject_DMN2(t *testing.T) {
 	})
 }
 
-func TestFinalizeHoldsUntilTheDaemonHasLeft_DMN11(t *testing.T) {
+func TestFinalizeHoldsUntilTheDaemonHasLeft_DMN11_X08(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			h.daemon("d", func(ctx context.Context, d *daemon) error {

@@ -51,7 +51,7 @@ func TestFinalizerBeforeDaemon_DMN3_T138(t *testing.T) {
 }
 
 // Held until all have left, delete handlers run meanwhile, each once; foreign finalizers stay.
-func TestHeldByMany_DMN3_DMN11(t *testing.T) {
+func TestHeldByMany_DMN3_DMN11_X07(t *testing.T) {
 	scenario(t, func(w *world) {
 		o := w.engage(func(h handlers) {
 			h.daemon("d1", lingering(time.Second), on.Finalize())

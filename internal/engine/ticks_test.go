@@ -137,7 +137,7 @@ func TestIdle_TMR5_TMR6(t *testing.T) {
 }
 
 // A timer's own patch resets its idle time if it is an essential change, and else not.
-func TestIdleAndOwnPatch_TMR5(t *testing.T) {
+func TestIdleAndOwnPatch_TMR5_X13(t *testing.T) {
 	scenario(t, func(w *world) {
 		w.start(func(h handlers) {
 			on.Timer(func(_ context.Context, k *tick) error {
