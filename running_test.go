@@ -429,7 +429,9 @@ func TestLivenessWhileSettingsChange(t *testing.T) {
 			a.Settings.Execution.DefaultBackoff = time.Second
 			return nil
 		}, b.in)
-		on.Probe(func(_ context.Context, p *Probe) (string, error) { return p.Settings.Execution.DefaultBackoff.String(), nil }, on.ID("p"), b.in)
+		on.Probe(func(_ context.Context, p *Probe) (string, error) {
+			return p.Settings.Execution.DefaultBackoff.String(), nil
+		}, on.ID("p"), b.in)
 		r := b.start(b.operator())
 		answers := map[string]bool{}
 		for range 1500 {
