@@ -45,12 +45,7 @@ func (e *example) apply(ctx context.Context) (kubeconfig string) {
 	cmd.Stderr = GinkgoWriter
 	text, err := cmd.Output()
 	Expect(err).NotTo(HaveOccurred())
-	_, err = e.kubectl(string(text), "apply", "-f", "-")
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) {
-		_, err := e.world.kubectl(ctx)(string(text), "delete", "--wait=false", "-f", "-")
-		Expect(err).NotTo(HaveOccurred())
-	})
+	install(ctx, objectsIn(text))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: filepath.Base(e.binary)}}
 	request := &authenticationv1.TokenRequest{}
 	Expect(k8s.Client.SubResource("token").Create(ctx, account, request)).To(Succeed())
