@@ -121,14 +121,18 @@ func (f *findings) err() error {
 // find finds the resources of all handlers: with a cluster by what it serves, and by their
 // names where it does not serve them yet.
 func (s *session) find(ctx context.Context, options ManifestOptions) *findings {
-	f := &findings{}
-	offline := permissions.Offline{ClusterScoped: options.ClusterScoped, StatusOf: mayHaveStatus}
-	hooks := make([]engine.Hook, 0, len(s.config.Handlers))
-	if options.Cluster {
-		var err error
-		hooks, err = engine.New(s.config).Resolve(ctx)
-		f.problem(err)
+	if !options.Cluster {
+		return s.found(nil, nil, options)
 	}
+	hooks, err := engine.New(s.config).Resolve(ctx)
+	return s.found(hooks, err, options)
+}
+
+// found adds what is known of handlers' resources without a cluster to what a cluster has said.
+func (s *session) found(hooks []engine.Hook, unread error, options ManifestOptions) *findings {
+	f := &findings{}
+	f.problem(unread)
+	offline := permissions.Offline{ClusterScoped: options.ClusterScoped, StatusOf: mayHaveStatus}
 	for i, h := range s.config.Handlers {
 		served := permissions.Served{Handler: h}
 		if i < len(hooks) {

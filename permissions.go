@@ -67,7 +67,11 @@ func (s *session) lacking(ctx context.Context, run *engine.Engine) ([]permission
 	if err != nil {
 		return nil, err
 	}
-	found := s.find(ctx, ManifestOptions{Cluster: true})
+	hooks, unread := run.Resolved(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	found := s.found(hooks, unread, ManifestOptions{})
 	missing, err := permissions.Missing(ctx, client, s.rights(found.served, s.admission.Namespace).Needs())
 	if len(missing) == 0 || !s.config.FollowsNamespaces() {
 		return missing, err

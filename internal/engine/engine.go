@@ -54,7 +54,10 @@ type Engine struct {
 	loops    *loops
 	director atomic.Pointer[director]
 	hooked   atomic.Bool // OnHooks was called
-	spaces   *spaces
+
+	looked    chan struct{}          // closed when it was read for the first time what is served
+	firstLook func() ([]Hook, error) // what it was then
+	spaces    *spaces
 
 	// handling is what handlers run with; it ends when the operator stops. writing is
 	// for requests: it lasts until what was begun is written down. working is for work in
@@ -85,7 +88,7 @@ func New(c Config) *Engine {
 		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
 		timers: newTimers(), gate: newGate(settings.MaxCycles),
 		loops:  newLoops(settings.LoopLimit, settings.LoopWindow),
-		spaces: newSpaces(), idle: make(chan struct{}), calls: map[*registry.Call]calling{},
+		spaces: newSpaces(), looked: make(chan struct{}), idle: make(chan struct{}), calls: map[*registry.Call]calling{},
 		employed: map[types.UID]*object{}, heirs: map[types.UID]*object{}, pointless: map[*registry.Handler]bool{},
 	}
 	e.ready = newReadiness(e)

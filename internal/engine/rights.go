@@ -31,8 +31,23 @@ func (e *Engine) Resolve(ctx context.Context) ([]Hook, error) {
 	if err := errors.Join(ctx.Err(), d.unread); err != nil {
 		return nil, err
 	}
+	return d.resolved()
+}
+
+// Resolved returns the same of an engine that runs, as it was when that had read for the first
+// time what the API serves, for which it waits.
+func (e *Engine) Resolved(ctx context.Context) ([]Hook, error) {
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-e.looked:
+		return e.firstLook()
+	}
+}
+
+// resolved are all handlers with their resources, and what could not be read.
+func (d *director) resolved() (all []Hook, err error) {
 	served := d.served()
-	var all []Hook
 	for _, h := range d.Handlers {
 		all = append(all, Hook{Handler: h, Resources: resourcesOf(d.resolve(h, served))})
 	}

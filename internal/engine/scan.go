@@ -164,8 +164,18 @@ func (d *director) look(ctx context.Context) {
 	if d.unread == nil {
 		d.sayFailures()
 		d.revise(ctx)
+		d.tellFirst()
 	}
 	d.schedule(everything)
+}
+
+// tellFirst lets those know who wait for the first look.
+func (d *director) tellFirst() {
+	if d.firstLook == nil {
+		all, err := d.resolved()
+		d.firstLook = func() ([]Hook, error) { return all, err }
+		close(d.looked)
+	}
 }
 
 func (d *director) readEverything(ctx context.Context) {

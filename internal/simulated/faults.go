@@ -29,8 +29,12 @@ type Request struct {
 	Code int
 }
 
-// Writes tells whether the request is there to change something.
+// Writes tells whether the request is there to change something. What asks for permissions
+// is posted, but is not stored.
 func (r Request) Writes() bool {
+	if strings.HasPrefix(r.Resource, "selfsubject") {
+		return false
+	}
 	switch r.Verb {
 	case "create", "update", "patch", "delete":
 		return true
