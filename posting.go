@@ -26,7 +26,7 @@ import (
 // namespace of its object, or in default.
 //
 // It can be called from any handler, and from its goroutines, with its context, which is
-// what leads to the operator. It does not wait: events are posted in the background, one by
+// what leads to the operator. What startup and login handlers tell waits until there is a connection. It does not wait: events are posted in the background, one by
 // one. See settings.Posting for how many of them are. What goes wrong then is in the log only;
 // events that cannot be posted when the operator stops, within 3 seconds, are lost, and
 // events are gone from Kubernetes after an hour. In a dry run of an admission handler nothing
@@ -81,21 +81,27 @@ func tell(ctx context.Context, about runtime.Object, level slog.Level, eventType
 	return owners.Each(about, func(object owners.Object) error { return one(object) })
 }
 
-// post begins to post events, with a recorder of this run, until it is stopped.
-func (s *session) post(ctx context.Context) (recorder *recording.Recorder, stop func(), err error) {
+// recorderConfig says what events are posted.
+func (s *session) recorderConfig() recording.Config {
+	p := s.settings.Posting
+	return recording.Config{
+		Disabled: p.Disabled, Level: p.Level, Loggers: p.Loggers, Failures: p.Failures,
+		Component: p.Component, Instance: p.Instance, Scheme: s.operator.scheme, Log: s.config.Log,
+	}
+}
+
+// post begins to post events, until stopPosting is called.
+func (s *session) post(ctx context.Context) error {
 	client, err := s.config.Client.REST(corev1.SchemeGroupVersion)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	recorder = recording.New(recording.Config{
-		Disabled: s.settings.Posting.Disabled, Level: s.settings.Posting.Level, Loggers: s.settings.Posting.Loggers, Failures: s.settings.Posting.Failures,
-		Component: s.settings.Posting.Component, Instance: s.settings.Posting.Instance, Scheme: s.operator.scheme, Log: s.config.Log,
-	})
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var posting sync.WaitGroup
-	posting.Go(func() { recorder.Run(running, client) })
-	return recorder, func() {
+	posting.Go(func() { s.recorder.Run(running, client) })
+	s.stopPosting = func() {
 		cancel()
 		posting.Wait()
-	}, nil
+	}
+	return nil
 }

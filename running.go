@@ -18,6 +18,7 @@ import (
 	"github.com/kopf-go/kopf/internal/access"
 	"github.com/kopf-go/kopf/internal/activity"
 	"github.com/kopf-go/kopf/internal/engine"
+	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/stream"
 	"github.com/kopf-go/kopf/settings"
@@ -31,18 +32,22 @@ type session struct {
 	fail     context.CancelCauseFunc // ends the run, with a *stageError
 	probes   atomic.Pointer[activity.Probes]
 	engine   atomic.Pointer[engine.Engine]
-	exit     atomic.Int64 // how long it may take to stop, as a time.Duration; 0: no limit
+	recorder *recording.Recorder // of Kubernetes events; they wait until it is connected
+	exit     atomic.Int64        // how long it may take to stop, as a time.Duration; 0: no limit
 
 	// From when it is connected:
 	vault      *access.Vault // nil: there are no login handlers
 	connection *rest.Config
 	httpClient *http.Client
+
+	stopPosting func() // and wait until it has
 }
 
 func (o *Operator) newSession() *session {
-	s := &session{operator: o, setup: o.setup, memos: new(registry.Memos), fail: func(error) {}}
+	s := &session{operator: o, setup: o.setup, memos: new(registry.Memos), fail: func(error) {}, stopPosting: func() {}}
 	s.config.Memos = s.memos
 	s.exit.Store(int64(exitTimeout(s.settings)))
+	s.recorder = recording.New(s.recorderConfig())
 	return s
 }
 
@@ -85,6 +90,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	if !stopped {
 		defer s.limitExit(ctx)()
 	}
+	ctx = s.recorder.In(ctx)
 	started, err := s.startUp(ctx)
 	if !started {
 		return err
@@ -119,7 +125,8 @@ func (s *session) startUp(ctx context.Context) (started bool, err error) {
 
 // operate does what the operator is for, until the context ends.
 func (s *session) operate(ctx context.Context) error {
-	s.probes.Store(activity.NewProbes(s.activity(registry.Probe)))
+	s.recorder.Configure(s.recorderConfig())
+	s.probes.Store(activity.NewProbes(ctx, s.activity(registry.Probe)))
 	if s.operator.onStarted != nil {
 		s.operator.onStarted()
 	}
@@ -129,12 +136,10 @@ func (s *session) operate(ctx context.Context) error {
 		}
 		return err
 	}
-	recorder, stopPosting, err := s.post(ctx)
-	if err != nil {
+	if err := s.post(ctx); err != nil {
 		return err
 	}
-	defer stopPosting()
-	ctx, s.config.Recorder = recorder.In(ctx), recorder
+	s.config.Recorder = s.recorder
 	if serving(s.config.Handlers) {
 		return s.serveAdmission(ctx)
 	}
@@ -177,6 +182,7 @@ func (s *session) cleanUp(ctx context.Context) error {
 		defer cancel()
 	}
 	_, failed := s.activity(registry.Cleanup).Run(ctx)
+	s.stopPosting()
 	s.disconnect()
 	return errors.Join(err, failed)
 }
@@ -264,7 +270,7 @@ func (s *session) login(ctx context.Context, agent string) error {
 
 // credentials asks the login handlers.
 func (s *session) credentials(ctx context.Context) (map[string]*activities.Credentials, error) {
-	outcomes, err := s.activity(registry.Login).Run(ctx)
+	outcomes, err := s.activity(registry.Login).Run(s.recorder.In(ctx))
 	found := map[string]*activities.Credentials{}
 	for _, o := range outcomes {
 		if c, is := o.Result.(*activities.Credentials); is {

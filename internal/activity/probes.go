@@ -46,8 +46,9 @@ type asked struct {
 	text []byte
 }
 
-// NewProbes makes the answers of an activity's handlers. They end with Close.
-func NewProbes(a Activity) *Probes {
+// NewProbes makes the answers of an activity's handlers, which get what the context carries.
+// They end with Close, and not with the context.
+func NewProbes(ctx context.Context, a Activity) *Probes {
 	p := &Probes{activity: a}
 	p.activity.Kind = registry.Probe
 	p.activity.Patience = -1 // one that does not return is not called again meanwhile
@@ -60,7 +61,7 @@ func NewProbes(a Activity) *Probes {
 		}
 		p.activity.Handlers = append(p.activity.Handlers, &noted)
 	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return p
 }
 

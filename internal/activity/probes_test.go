@@ -16,7 +16,7 @@ import (
 )
 
 func (w *world) probes() *activity.Probes {
-	p := activity.NewProbes(w.activity(registry.Probe))
+	p := activity.NewProbes(context.Background(), w.activity(registry.Probe))
 	w.Cleanup(func() {
 		if err := p.Close(time.Hour); err != nil {
 			w.Error(err)

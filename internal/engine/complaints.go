@@ -51,7 +51,7 @@ func (k *kind) discreet(err error) error {
 
 // failure posts that a handler has failed, if that is wanted.
 func (o *object) failure(h *registry.Handler, out outcome.Outcome) {
-	if !o.kind.engine.Recorder.Failures || out.Err == nil || out.Waiting {
+	if !o.kind.engine.Recorder.Config().Failures || out.Err == nil || out.Waiting {
 		return
 	}
 	reason := retrying

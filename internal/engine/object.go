@@ -386,7 +386,7 @@ func (o *object) log() *slog.Logger {
 
 // speaking is a handler's logger, which can make events of what it is given (LOG-5).
 func (o *object) speaking(log *slog.Logger) *slog.Logger {
-	if !o.kind.engine.Recorder.Loggers {
+	if !o.kind.engine.Recorder.Config().Loggers {
 		return log
 	}
 	return o.kind.engine.Recorder.Logger(log, o.reference())

@@ -34,7 +34,7 @@ func (r *Recorder) compose(e Event) (*corev1.Event, error) {
 	case e.Type == "":
 		return nil, errors.New("the event has no type: it is Normal or Warning")
 	}
-	now := metav1.NewTime(time.Now())
+	now, c := metav1.NewTime(time.Now()), r.config.Load()
 	return &corev1.Event{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
 		ObjectMeta: metav1.ObjectMeta{ // the name is needed to count on
@@ -42,7 +42,7 @@ func (r *Recorder) compose(e Event) (*corev1.Event, error) {
 		},
 		InvolvedObject: e.About, Type: e.Type, Reason: prefix(valid(e.Reason), reasonLimit), Message: cut(valid(e.Message)),
 		FirstTimestamp: now, LastTimestamp: now, EventTime: metav1.NewMicroTime(now.Time), Count: 1, Action: action,
-		ReportingController: r.Component, ReportingInstance: r.Instance, Source: corev1.EventSource{Component: r.Component},
+		ReportingController: c.Component, ReportingInstance: c.Instance, Source: corev1.EventSource{Component: c.Component},
 	}, nil
 }
 
@@ -52,7 +52,8 @@ func (r *Recorder) complete(event *corev1.Event) {
 	if event.EventTime.IsZero() {
 		event.EventTime = metav1.NewMicroTime(event.FirstTimestamp.Time)
 	}
-	event.Action, event.ReportingController, event.ReportingInstance = action, r.Component, r.Instance
+	c := r.config.Load()
+	event.Action, event.ReportingController, event.ReportingInstance = action, c.Component, c.Instance
 }
 
 // combined is the text of similar events.

@@ -17,7 +17,7 @@ const reasonLogging = "Logging"
 // log's level lets them pass: this one's, with what it has said already about the object and
 // the handler left out. If the settings do not ask for that, it is the same one.
 func (r *Recorder) Logger(log *slog.Logger, about corev1.ObjectReference) *slog.Logger {
-	if !r.Loggers || r.Disabled || isEvent(about) {
+	if c := r.config.Load(); !c.Loggers || c.Disabled || isEvent(about) {
 		return log
 	}
 	return slog.New(&speaker{Handler: log.Handler(), recorder: r, about: about})

@@ -91,7 +91,7 @@ func (r *Recorder) flush(writing context.Context, client rest.Interface, taken .
 	}
 	for i, p := range taken {
 		if err := r.post(writing, client, p); !reachable(err) {
-			r.Log.Warn("events could not be posted before the end", "lost", len(taken)-i, "error", err)
+			r.log.Warn("events could not be posted before the end", "lost", len(taken)-i, "error", err)
 			return
 		}
 	}
@@ -105,7 +105,7 @@ func (r *Recorder) post(writing context.Context, client rest.Interface, p postin
 	switch {
 	case err == nil || !reachable(err):
 	case apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		r.Log.Debug("event is of no use any more", "error", err)
+		r.log.Debug("event is of no use any more", "error", err)
 	case apierrors.IsForbidden(err):
 		r.warnings.say("events cannot be posted: the operator needs the verbs create and patch for events", "forbidden", "error", err)
 	default:

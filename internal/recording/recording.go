@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,8 +54,9 @@ const queueLimit = 1000
 // It is safe for concurrent use. Nothing of it survives a restart: what is alike is not
 // recognised then, and is another event.
 type Recorder struct {
-	Config
-	queue chan posting
+	config atomic.Pointer[Config]
+	log    *slog.Logger
+	queue  chan posting
 
 	mu         sync.Mutex // guards what follows, and the order of the queue
 	correlator *record.EventCorrelator
@@ -65,12 +67,23 @@ type Recorder struct {
 
 // New makes a recorder.
 func New(c Config) *Recorder {
-	return &Recorder{
-		Config: c.withDefaults(), queue: make(chan posting, queueLimit),
+	r := &Recorder{
+		log: c.Log, queue: make(chan posting, queueLimit),
 		correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{MessageFunc: combined}),
 		warnings:   warnings{log: c.Log},
 	}
+	r.Configure(c)
+	return r
 }
+
+// Configure has the recorder go by other settings from now on. The log stays the same.
+func (r *Recorder) Configure(c Config) {
+	c = c.withDefaults()
+	r.config.Store(&c)
+}
+
+// Config is what the recorder goes by, with the defaults filled in.
+func (r *Recorder) Config() Config { return *r.config.Load() }
 
 // Event is something to tell about an object.
 type Event struct {
@@ -84,7 +97,10 @@ type Event struct {
 var errStopped = errors.New("the operator has stopped: no event is posted any more")
 
 // Wants tells whether events of a level are posted at all (KEV-2).
-func (r *Recorder) Wants(level slog.Level) bool { return !r.Disabled && level >= r.Level }
+func (r *Recorder) Wants(level slog.Level) bool {
+	c := r.config.Load()
+	return !c.Disabled && level >= c.Level
+}
 
 // Post has an event posted as soon as can be. It does not block. Of what goes wrong later
 // there is only a log; an error says that it will not even be tried. Events about events are
@@ -121,7 +137,7 @@ func (r *Recorder) Post(e Event) error {
 // Reference returns what names an object in events. It is an error if it does not say its
 // kind, and the scheme does not know it either, or if it has no name.
 func (r *Recorder) Reference(object runtime.Object) (corev1.ObjectReference, error) {
-	scheme := r.Scheme
+	scheme := r.config.Load().Scheme
 	if scheme == nil {
 		scheme = runtime.NewScheme()
 	}
@@ -137,7 +153,7 @@ type carriedKey struct{}
 
 var (
 	errOutside = errors.New("events are posted with the context that a handler is called with, or one that is made from it: this one is of no operator")
-	silent     = &Recorder{Config: Config{Disabled: true}}
+	silent     = New(Config{Disabled: true})
 )
 
 // In returns a context by which handlers find the recorder.

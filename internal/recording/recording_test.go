@@ -55,9 +55,9 @@ func TestDefaultIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := recording.New(recording.Config{})
-	if r.Component != "kopf" || r.Instance != host {
-		t.Errorf("component %q, instance %q", r.Component, r.Instance)
+	c := recording.New(recording.Config{}).Config()
+	if c.Component != "kopf" || c.Instance != host {
+		t.Errorf("component %q, instance %q", c.Component, c.Instance)
 	}
 }
 
@@ -257,4 +257,21 @@ func TestReasonsOfErrors_KEV1(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Settings that startup handlers change hold from then on, for whoever posts.
+func TestOtherSettings(t *testing.T) {
+	running(t, recording.Config{}, func(w *world) {
+		w.post("Before", "text")
+		w.Configure(recording.Config{Level: slog.LevelWarn, Component: "other"})
+		w.post("Held", "back")
+		if err := w.Post(recording.Event{About: widget, Type: "Normal", Reason: "After", Level: recording.Always}); err != nil {
+			t.Error(err)
+		}
+		w.settle()
+		w.expect("Before text", "After")
+		if e := w.server.Events()[1]; e.ReportingController != "other" || e.Source.Component != "other" {
+			t.Errorf("got %+v", e)
+		}
+	})
 }
