@@ -309,6 +309,9 @@ func (o *object) reconsider() {
 				o.work.latest, o.work.refresh = b, false
 			}
 		}
+		if o.work.refresh { // it is read anyway
+			o.work.known = o.kind.engine.current()
+		}
 	}
 	o.work.newer = true
 	if o.work.failures == 0 && !o.work.held {

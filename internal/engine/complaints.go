@@ -63,6 +63,9 @@ func (o *object) failure(h *registry.Handler, out outcome.Outcome) {
 
 // post posts a Warning event. What the operator has to say itself has no level.
 func (e *Engine) post(about corev1.ObjectReference, reason, message string) {
+	if e.current() == nil { // whoever leads says the same
+		return
+	}
 	err := e.Recorder.Post(recording.Event{
 		About: about, Type: corev1.EventTypeWarning, Reason: reason, Message: message, Level: recording.Always,
 	})

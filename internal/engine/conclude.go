@@ -30,7 +30,7 @@ func (c *cycle) conclude() (verdict, error) {
 		c.kind.engine.complain(c.object, c.body, undecodable, c.unusable)
 		return verdict{}, nil // until it changes
 	}
-	if c.kind.engine.stopping() && c.settled == 0 {
+	if c.term.ended() && c.settled == 0 && c.carry == nil {
 		return verdict{}, nil
 	}
 	end := c.ending()

@@ -18,6 +18,7 @@ import (
 // cycle is one look of the change lane at one body: which cause, which handlers,
 // and what to write. It keeps nothing; what it could not write is its leftover.
 type cycle struct {
+	term    *term
 	object  *object
 	kind    *kind
 	body    *body.Body

@@ -126,7 +126,7 @@ func (o *object) clear(b *body.Body) {
 	if o.work == nil {
 		o.work = newWork()
 	}
-	o.work.latest, o.work.newer = b, true
+	o.work.latest, o.work.newer, o.work.known = b, true, o.kind.engine.current()
 	if o.work.failures == 0 {
 		o.start()
 	}
@@ -159,9 +159,7 @@ func (o *object) begin() {
 	}
 	o.renewal = settled
 	o.initial, o.found = true, true
-	if o.work != nil {
-		clear(o.work.resumed)
-	}
+	o.resumed = nil
 }
 
 // departing tells whether the object is out of the scope of all handlers.
@@ -181,7 +179,7 @@ func (o *object) departs(d *departure) bool {
 func (o *object) busy() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.work != nil && (o.work.running || o.work.timer != nil) || o.observing || o.indexed != nil && o.indexed.running {
+	if o.work != nil && (o.work.running || o.work.timer != nil || o.waits()) || o.observing || o.indexed != nil && o.indexed.running {
 		return true
 	}
 	bg := o.background
@@ -194,6 +192,13 @@ func (o *object) busy() bool {
 		}
 	}
 	return bg.users > 0
+}
+
+// waits tells whether its work is for another term, of this operator or of another one. The
+// caller holds the lock.
+func (o *object) waits() bool {
+	t := o.kind.engine.current()
+	return t == nil || o.work.known != t
 }
 
 // rest tells whoever waits for it that something of the object has come to an end. The

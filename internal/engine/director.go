@@ -107,10 +107,20 @@ func (d *director) begin(ctx context.Context, namespaces <-chan struct{}) {
 	case <-d.ready.opened:
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, k := range d.kinds {
 		d.followAll(ctx, k)
 	}
+	first := slices.Collect(maps.Values(d.following))
+	d.mu.Unlock()
+	for _, f := range first {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.ended:
+		case <-f.listed:
+		}
+	}
+	close(d.warm)
 }
 
 // revise brings what is followed in line with what is served.
@@ -250,6 +260,30 @@ func (d *director) followAll(ctx context.Context, k *kind) {
 	}
 	for name := range d.departing { // the kind may be another version of one that had objects there
 		d.follow(ctx, k, name, false)
+	}
+}
+
+// resumed waits until the operator is not paused, and tells whether the context lasts.
+func (d *director) resumed(ctx context.Context, s *stream.Stream) bool {
+	for {
+		continued, paused := d.pausing()
+		if !paused || ctx.Err() != nil {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-continued:
+			s.Reopen()
+		}
+	}
+}
+
+// interrupt ends all streams of objects, for a pause or to begin anew.
+func (d *director) interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.following {
+		f.restart()
 	}
 }
 

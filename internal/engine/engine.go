@@ -8,13 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kopf-go/kopf/internal/outcome"
+	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
@@ -39,6 +40,8 @@ type Config struct {
 	OnHooks func([]Hook)
 	// Memos are those of the operator. Not required.
 	Memos *registry.Memos
+	// Standby has the engine follow everything and handle nothing until Lead. Not required.
+	Standby bool
 }
 
 // Engine runs handlers. Make it with New; it runs once.
@@ -57,14 +60,20 @@ type Engine struct {
 
 	looked    chan struct{}          // closed when it was read for the first time what is served
 	firstLook func() ([]Hook, error) // what it was then
+	warm      chan struct{}          // closed when what is there at the start is known
 	spaces    *spaces
 
-	// handling is what handlers run with; it ends when the operator stops. writing is
-	// for requests: it lasts until what was begun is written down. working is for work in
-	// the background, which is stopped object by object.
-	handling, writing, working context.Context
+	// handling is what event handlers, index functions and filters run with, which do so
+	// whether there is a term or not; it ends when the operator stops.
+	handling context.Context
+	term     atomic.Pointer[term] // the one that goes on. Changed with the lock
 
 	mu        sync.Mutex
+	leading   bool
+	holds     func() bool   // see Lead
+	paused    error         // why it is; nil: it is not
+	continued chan struct{} // closed when a pause is over
+	terms     []*term       // those that are not drained, in order
 	running   int
 	closed    bool
 	idle      chan struct{} // closed when closed and nothing runs
@@ -88,10 +97,14 @@ func New(c Config) *Engine {
 		Config: c, client: c.Client, naming: c.Naming, settings: settings, log: c.Log,
 		timers: newTimers(), gate: newGate(settings.MaxCycles),
 		loops:  newLoops(settings.LoopLimit, settings.LoopWindow),
-		spaces: newSpaces(), looked: make(chan struct{}), idle: make(chan struct{}), calls: map[*registry.Call]calling{},
+		spaces: newSpaces(), looked: make(chan struct{}), warm: make(chan struct{}), idle: make(chan struct{}),
+		calls:    map[*registry.Call]calling{},
 		employed: map[types.UID]*object{}, heirs: map[types.UID]*object{}, pointless: map[*registry.Handler]bool{},
 	}
 	e.ready = newReadiness(e)
+	if e.leading = !c.Standby; c.Standby {
+		e.suspended = daemons.ErrPaused
+	}
 	return e
 }
 
@@ -99,15 +112,16 @@ func New(c Config) *Engine {
 // streams first, then handlers, whose context ends, then writes. It returns an
 // error only if handlers had to be left behind.
 func (e *Engine) Run(ctx context.Context) error {
-	var stopHandling context.CancelCauseFunc
-	e.handling, stopHandling = context.WithCancelCause(context.WithoutCancel(ctx))
-	var stopWriting context.CancelFunc
-	e.writing, stopWriting = context.WithCancel(context.WithoutCancel(ctx))
-	var stopWorking context.CancelCauseFunc
-	e.working, stopWorking = context.WithCancelCause(context.WithoutCancel(ctx))
+	base := context.WithoutCancel(ctx)
+	running, stopRunning := context.WithCancel(base)
+	handling, stopHandling := context.WithCancelCause(base)
+	e.mu.Lock()
+	e.handling = handling
+	e.mu.Unlock()
 
 	var background sync.WaitGroup
-	background.Go(func() { e.timers.run(e.writing) })
+	background.Go(func() { e.timers.run(running) })
+	e.activate(false)
 
 	e.ready.begin(e.Handlers)
 	d := newDirector(e)
@@ -115,13 +129,17 @@ func (e *Engine) Run(ctx context.Context) error {
 	d.run(ctx) // returns when all streams have ended
 
 	stopHandling(ErrExiting)
-	e.suspend(ErrExiting)
+	e.deactivate(ErrExiting)
 	err := e.close()
-	stopWorking(ErrExiting) // whoever is left behind would never be told otherwise
-	stopWriting()
+	e.Fence() // whoever is left behind would never be told otherwise
+	stopRunning()
 	background.Wait()
 	return err
 }
+
+// Warm is closed when all that is followed from the start has been listed, or cannot be. An
+// engine that leads from then on, and not before, has less to read.
+func (e *Engine) Warm() <-chan struct{} { return e.warm }
 
 // enter registers a goroutine of an object's lane; none begins once the engine stops.
 func (e *Engine) enter() bool {
@@ -151,7 +169,7 @@ func (e *Engine) close() error {
 		close(e.idle)
 	}
 	e.mu.Unlock()
-	limit := time.NewTimer(e.settings.ExitTimeout)
+	limit := time.NewTimer(e.patience())
 	defer limit.Stop()
 	late := false
 	select {
@@ -171,10 +189,16 @@ func (e *Engine) close() error {
 	return errors.Join(errs...)
 }
 
+// patience is how long the end waits for what runs. What goes on although its term was fenced
+// was waited for already, and another operator may be at work by now.
+func (e *Engine) patience() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if slices.ContainsFunc(e.terms, func(t *term) bool { return t.writing.Err() != nil }) {
+		return min(e.settings.ExitTimeout, time.Second)
+	}
+	return e.settings.ExitTimeout
+}
+
 // stopping tells whether the operator is on its way out.
 func (e *Engine) stopping() bool { return e.handling.Err() != nil }
-
-// interrupted tells whether an error of a handler is only that the operator stops.
-func (e *Engine) interrupted(err error) bool {
-	return e.stopping() && !errors.As(err, new(*outcome.PermanentError)) && !errors.As(err, new(*outcome.RetryError))
-}

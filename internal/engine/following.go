@@ -22,6 +22,8 @@ type following struct {
 	ended   chan struct{}
 	wanted  bool          // the namespace is served; else its objects are released. The director's lock guards it
 	turned  chan struct{} // that has changed
+	listed  chan struct{} // closed when it is, or cannot be
+	heard   func()        // closes it
 
 	departure *departure // of the objects that it tells of; nil: they are handled. The kind's lock guards it
 }
@@ -50,6 +52,8 @@ func (d *director) follow(ctx context.Context, k *kind, namespace string, wanted
 	if !wanted {
 		f.departure = newDeparture()
 	}
+	f.listed = make(chan struct{})
+	f.heard = sync.OnceFunc(func() { close(f.listed) })
 	d.following[key] = f
 	d.streams.Go(func() {
 		defer close(f.ended)
@@ -81,17 +85,25 @@ func (d *director) watch(ctx context.Context, f *following, streams *sync.WaitGr
 	s := stream.New(stream.Options{
 		Client: k.client, GVR: k.resource.GVR, GVK: k.resource.GVK, Namespace: key.namespace,
 		OnEvent: func(event stream.Event) { k.handle(f, event) },
-		OnError: func(f stream.Failure) { d.failed(k, key, f) },
+		OnError: func(failure stream.Failure) {
+			switch failure.Reason {
+			case stream.Forbidden, stream.Unauthorized, stream.NotServed:
+				f.heard()
+			}
+			d.failed(k, key, failure)
+		},
 		Silence: d.settings.InactivityTimeout,
 		Logger:  d.log,
 	})
 	streams.Go(func() {
-		for ctx.Err() == nil {
+		for d.resumed(ctx, s) {
 			run, restart := context.WithCancel(ctx)
 			d.mu.Lock()
 			f.restart = restart
 			d.mu.Unlock()
-			s.Run(run)
+			if _, paused := d.pausing(); !paused { // else nobody may have seen this one
+				s.Run(run)
+			}
 			restart()
 		}
 	})
@@ -101,6 +113,7 @@ func (d *director) watch(ctx context.Context, f *following, streams *sync.WaitGr
 		case <-s.Synced():
 			k.bury(k.unlisted(key.namespace))
 			d.ready.settle(key)
+			f.heard()
 			k.mu.Lock()
 			n := len(k.objects)
 			k.mu.Unlock()

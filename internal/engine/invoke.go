@@ -44,7 +44,7 @@ type calling struct {
 // names are those of the user's functions that run. The caller holds the lock.
 func (e *Engine) names() (names []string) {
 	for _, c := range e.calls {
-		names = append(names, fmt.Sprintf("%s on %s/%s", c.handler.Name(), c.object.namespace, c.object.name))
+		names = append(names, c.String())
 	}
 	slices.Sort(names)
 	return names

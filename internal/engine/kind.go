@@ -37,6 +37,7 @@ type kind struct {
 	apiVersion string
 	absent     time.Time // since when discovery does not have it; zero: it has
 	missing    int       // how often the API server said that there is none
+	born       *term     // the term in which it began to be followed
 	edition    int       // how many kinds there were before of this resource, in whatever version
 	retired    atomic.Bool
 
@@ -70,7 +71,7 @@ type kind struct {
 
 func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error) {
 	k := &kind{
-		engine: e, resource: r, client: e.client, handlers: handlers, log: e.log.With("resource", resourceName(r.GVR)),
+		engine: e, born: e.current(), resource: r, client: e.client, handlers: handlers, log: e.log.With("resource", resourceName(r.GVR)),
 		apiVersion: r.GVK.GroupVersion().String(),
 		keys:       map[*registry.Handler]*state.Keys{}, running: map[*registry.Handler]prometheus.Gauge{}, objects: map[types.UID]*object{},
 		complaints: map[types.UID]string{}, pruned: map[string]bool{}, simpleHolds: true,
@@ -175,6 +176,9 @@ func resourceName(gvr schema.GroupVersionResource) string {
 // handle takes an event from one of the streams of the kind.
 func (k *kind) handle(f *following, event stream.Event) {
 	b := event.Body
+	// What appears while somebody else leads is, for handlers that are called when an operator
+	// takes over, there when we do.
+	old := event.Type == stream.Listed || k.engine.current() == nil
 	k.mu.Lock()
 	o := k.objects[b.UID]
 	known := o != nil
@@ -183,7 +187,7 @@ func (k *kind) handle(f *following, event stream.Event) {
 			k.mu.Unlock()
 			return
 		}
-		o = k.newObject(b, event.Type == stream.Listed, f.departure)
+		o = k.newObject(b, old, f.departure)
 	}
 	k.mu.Unlock()
 	if known {

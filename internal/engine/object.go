@@ -50,8 +50,9 @@ type object struct {
 	initial bool   // was there at the first listing, and was not handled since
 	found   bool   // was there at the first listing
 	gone    bool
-	leaving bool // its deletion was requested
-	ended   bool // delete handlers are through, though the object may be there
+	leaving bool            // its deletion was requested
+	ended   bool            // delete handlers are through, though the object may be there
+	resumed map[string]bool // resume handlers that are through in this process, until all are
 	renewal renewal
 	work    *work // nil: nothing is going on
 }
@@ -65,17 +66,18 @@ type work struct {
 
 	carry     *carry // what could not be written yet
 	seen      seen
-	resumed   map[string]bool
-	failures  int  // framework errors in a row (THR-1)
-	held      bool // until the timer fires, because the object is written in circles
-	conflicts int  // in a row
-	refresh   bool // a write failed: what is on the server is unknown
+	failures  int   // framework errors in a row (THR-1)
+	held      bool  // until the timer fires, because the object is written in circles
+	conflicts int   // in a row
+	refresh   bool  // a write failed: what is on the server is unknown
+	known     *term // the term in which latest is known not to be from before it; in others it is read first
+	partings  int   // attempts to write since the term has ended
 	// blindUntil is when events are believed again after an own write whose version
 	// cannot be compared with theirs.
 	blindUntil time.Time
 }
 
-func newWork() *work { return &work{seen: seen{}, resumed: map[string]bool{}} }
+func newWork() *work { return &work{seen: seen{}} }
 
 // offer takes an event of the object that is in the indices, if it is to be: the only way
 // in from the stream. It does not block.
@@ -99,15 +101,23 @@ func (o *object) offer(event stream.Event) {
 	if o.gone || !o.admit(event.Body) {
 		return
 	}
+	t := o.kind.engine.current()
+	if t == nil {
+		o.note(event.Body)
+		return
+	}
 	if o.work == nil {
 		o.begin()
 		if o.calm(event.Body) {
-			o.initial = false
+			o.initial = o.initial && t.lookAt(o.kind).doubts(event.Body.ResourceVersion)
 			return
 		}
 		o.work = newWork()
 	}
 	o.work.latest, o.work.newer = event.Body, true
+	if o.work.known != t && !t.lookAt(o.kind).doubts(event.Body.ResourceVersion) {
+		o.work.known = t
+	}
 	if o.work.failures == 0 && (!o.work.held || event.Body.Deleting()) { // else only the newest body counts when the back-off is over (THR-2)
 		o.start()
 	}
@@ -119,6 +129,37 @@ func (o *object) calm(b *body.Body) bool {
 		return o.kind.clean(b)
 	}
 	return len(o.woken) == 0 && o.kind.quiet(b, o.initial)
+}
+
+// note is for a version that comes while there is no term. What asks for something is kept,
+// until it does not any more, because whoever leads has done it. That an object has to be
+// looked at although nothing has happened to it is remembered anyway. The caller holds the
+// lock.
+func (o *object) note(b *body.Body) {
+	w := o.work
+	if w != nil && w.running { // still, in a term that has ended
+		w.latest = b
+		return
+	}
+	o.begin()
+	if o.handled(b) {
+		o.drop()
+		return
+	}
+	if w == nil {
+		w = newWork()
+		o.work = w
+	}
+	w.latest, w.refresh = b, false
+}
+
+// handled tells whether a version of the object asks for nothing by itself. The caller holds
+// the lock.
+func (o *object) handled(b *body.Body) bool {
+	if o.departure != nil {
+		return o.kind.clean(b)
+	}
+	return o.kind.quiet(b, false)
 }
 
 // admit is the barrier of own writes: the lane never goes back to a body older than
@@ -156,6 +197,15 @@ func (o *object) admit(b *body.Body) bool {
 // more.
 func (o *object) vanish(event stream.Event) {
 	o.gone = true
+	t := o.kind.engine.current()
+	idle := o.work == nil || !o.work.running
+	elsewhere := t == nil || // it is the leader's business
+		event.Missed && o.work != nil && o.work.known != t && t.lookAt(o.kind) != nil // or may have been
+	if idle && elsewhere {
+		o.drop()
+		o.kind.forget(o)
+		return
+	}
 	if o.work == nil {
 		if o.departure != nil || o.ended || event.Missed || len(o.kind.optionalHandlers) == 0 && !o.kind.slipped(event.Body) {
 			o.kind.forget(o)
@@ -170,14 +220,23 @@ func (o *object) vanish(event stream.Event) {
 	o.start()
 }
 
-// start runs the change lane unless it is running. The caller holds the lock.
+// start runs the change lane unless it is running, or there is no term. The caller holds
+// the lock.
 func (o *object) start() {
-	w := o.work
-	o.kind.engine.timers.stop(w.timer)
+	w, e := o.work, o.kind.engine
+	e.timers.stop(w.timer)
 	w.timer = nil
-	if !w.running && o.kind.engine.enter() {
+	t := e.current()
+	if w.running || t == nil {
+		return
+	}
+	if l := t.lookAt(o.kind); l != nil && w.known != t && !o.gone {
+		l.want(o)
+		return
+	}
+	if w.known = t; t.enter() {
 		w.running = true
-		go o.run()
+		go o.run(t)
 	}
 }
 
@@ -198,16 +257,16 @@ type verdict struct {
 	keep  bool          // something is going on that is not written down
 }
 
-// run is the change lane: cycles until there is nothing to do.
-func (o *object) run() {
+// run is the change lane: cycles until there is nothing to do, or the term has ended.
+func (o *object) run(t *term) {
 	e := o.kind.engine
-	defer e.exit()
+	defer t.exit()
 	e.gate.enter()
 	defer e.gate.leave()
 	ended := false
 	defer func() {
 		if !ended {
-			o.cutOff()
+			o.cutOff(t)
 		}
 	}()
 	for {
@@ -218,35 +277,51 @@ func (o *object) run() {
 		b, gone := w.latest, o.gone
 		o.mu.Unlock()
 
-		v, err := o.step(b, gone)
+		var v verdict
+		var err error
+		if !t.ended() || w.carry != nil {
+			v, err = o.step(t, b, gone)
+		}
 
 		o.mu.Lock()
-		again := o.settle(v, err)
+		again, pause := o.settle(t, v, err)
 		o.rest()
 		o.mu.Unlock()
 		if !again {
 			ended = true
 			return
 		}
+		if pause > 0 {
+			e.gate.leave()
+			t.wait(pause)
+			e.gate.reenter()
+		}
 	}
 }
 
 // cutOff schedules another run after a handler has ended its goroutine instead of
 // returning, as testing.T's FailNow does. What the cycle had to say is lost.
-func (o *object) cutOff() {
+func (o *object) cutOff(t *term) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.settle(verdict{}, errGoexit)
+	o.work.partings = lastWords
+	o.settle(t, verdict{}, errGoexit)
+	if o.work != nil {
+		o.work.partings = 0
+	}
 	o.rest()
 }
 
 var errGoexit = errors.New("a handler has ended its goroutine instead of returning (runtime.Goexit)")
 
-// settle decides after a cycle whether another follows at once. The caller holds
-// the lock.
-func (o *object) settle(v verdict, err error) bool {
+// settle decides after a cycle whether another follows, and after which pause. The caller
+// holds the lock.
+func (o *object) settle(t *term, v verdict, err error) (again bool, pause time.Duration) {
 	e, w := o.kind.engine, o.work
-	if err != nil && !e.stopping() {
+	if t.ended() {
+		return o.part(t, v, err)
+	}
+	if err != nil {
 		w.failures++
 		v = verdict{after: e.settings.errorDelay(w.failures)}
 		o.log().Error("handling failed, will be tried again", "error", err, "in", v.after, "failures", w.failures)
@@ -255,32 +330,34 @@ func (o *object) settle(v verdict, err error) bool {
 	}
 	w.held = v.hold
 	switch {
-	case e.stopping():
 	case err == nil && !v.hold && (w.newer || v.again):
-		return true
+		return true, 0
 	case v.after > 0:
 		w.running = false
 		w.timer = e.timers.at(time.Now().Add(v.after), o.wake)
-		return false
+		return false, 0
 	case o.gone:
 		o.kind.forget(o)
 	case v.keep:
 		w.running = false
-		return false
+		return false, 0
 	case time.Now().Before(w.blindUntil):
 		w.running = false
 		w.timer = e.timers.at(w.blindUntil, o.wake)
-		return false
+		return false, 0
 	}
 	w.running = false
 	if w.carry == nil || o.gone {
 		o.work = nil
+		if !o.initial {
+			o.resumed = nil
+		}
 	}
-	return false
+	return false, 0
 }
 
 // step is one cycle on a body, after fetching a fresh one if need be.
-func (o *object) step(b *body.Body, gone bool) (verdict, error) {
+func (o *object) step(t *term, b *body.Body, gone bool) (verdict, error) {
 	e := o.kind.engine
 	o.mu.Lock()
 	w := o.work
@@ -291,7 +368,7 @@ func (o *object) step(b *body.Body, gone bool) (verdict, error) {
 			return verdict{}, nil
 		}
 	} else if refresh {
-		fresh, err := o.kind.client.Get(e.writing, o.kind.resource.GVR, o.namespace, o.name)
+		fresh, err := o.kind.client.Get(t.writing, o.kind.resource.GVR, o.namespace, o.name)
 		if apierrors.IsNotFound(err) {
 			return verdict{}, nil // its deletion event is on the way
 		}
@@ -306,7 +383,10 @@ func (o *object) step(b *body.Body, gone bool) (verdict, error) {
 		w.refresh = false
 		o.mu.Unlock()
 	}
-	c := &cycle{object: o, kind: o.kind, body: b, gone: gone, now: time.Now(), carry: w.carry, seen: w.seen, resumed: w.resumed}
+	if o.resumed == nil && o.kind.resumes {
+		o.resumed = map[string]bool{}
+	}
+	c := &cycle{term: t, object: o, kind: o.kind, body: b, gone: gone, now: time.Now(), carry: w.carry, seen: w.seen, resumed: o.resumed}
 	c.checkpoints.cycle = c
 	v, err := c.do()
 	w.carry = c.leftover
@@ -361,7 +441,7 @@ func (o *object) learn(b *body.Body) *body.Body {
 
 // finish notes that the handlers for a reason are through.
 func (o *object) finish(r cause.Reason) {
-	o.initial = false
+	o.initial, o.resumed = false, nil
 	o.ended = o.ended || r == cause.Delete || r == cause.Free
 }
 

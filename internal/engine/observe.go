@@ -68,7 +68,10 @@ func (o *object) tell(event stream.Event) (pauses bool) {
 	}
 	var wait time.Duration
 	if len(edits.List()) > 0 && event.Type != stream.Deleted {
-		wait = o.amend(event.Body, edits)
+		if t := o.kind.engine.current(); t != nil && t.enter() { // else the leader's handlers ask for the same
+			wait = o.amend(t, event.Body, edits)
+			t.exit()
+		}
 	}
 	o.supervise(event)
 	if wait > 0 {
@@ -91,9 +94,9 @@ func (o *object) resume() {
 // amend writes what event handlers want changed: all of it in one, or if that cannot
 // be, what each of them wants by itself. It returns for how long the lane has to wait,
 // if it runs in circles.
-func (o *object) amend(b *body.Body, edits *registry.Edits) time.Duration {
+func (o *object) amend(t *term, b *body.Body, edits *registry.Edits) time.Duration {
 	whole := o.kind.change(nil, edits.List())
-	w := &writer{object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
+	w := &writer{term: t, object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
 	wait, err := w.amend(whole)
 	parts := byHandler(whole)
 	if len(parts) > 1 && (refused(err) || errors.As(err, new(*patching.EditError))) {
@@ -106,7 +109,7 @@ func (o *object) amend(b *body.Body, edits *registry.Edits) time.Duration {
 			}
 		}
 	}
-	if err != nil && !errors.Is(err, errGone) && !apierrors.IsNotFound(err) {
+	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, errFenced) && !apierrors.IsNotFound(err) {
 		o.log().Error("changes by event handlers could not be written, and are dropped", "error", err)
 	}
 	return wait
@@ -130,7 +133,7 @@ func (w *writer) insist(change patching.Change) (was *state.Essence, changed boo
 		if changed, err = w.apply(change); !apierrors.IsConflict(err) {
 			return was, changed, err
 		}
-		fresh, err := o.kind.client.Get(o.kind.engine.writing, o.kind.resource.GVR, o.namespace, o.name)
+		fresh, err := o.kind.client.Get(w.term.writing, o.kind.resource.GVR, o.namespace, o.name)
 		if err != nil {
 			return was, false, err
 		}

@@ -102,6 +102,9 @@ func (c *cycle) newTask(h *registry.Handler, keys *state.Keys, records map[strin
 	if h.Kind == registry.Resume && record.Finished() && !c.resumed[h.ID] {
 		record = state.Record{} // it has resumed another process (CHG-5)
 	}
+	if h.Kind == registry.Resume && !record.Finished() && c.resumed[h.ID] { // its record was taken off by another leader
+		record = state.Record{Started: c.now, Stopped: c.now, Success: true}
+	}
 	if record.Started.IsZero() {
 		record.Started = c.now
 	}
@@ -154,7 +157,7 @@ func (c *cycle) execute() {
 	defer c.checkpoints.stop()
 	for _, tasks := range []func() []*task{func() []*task { return c.tasks }, c.catchUp} {
 		for _, t := range c.due(tasks()) {
-			if !c.attempt(c.kind.engine.handling, t) {
+			if !c.attempt(c.term.handling, t) {
 				return
 			}
 		}
@@ -165,7 +168,7 @@ func (c *cycle) execute() {
 // goes on to the next one.
 func (c *cycle) attempt(ctx context.Context, t *task) bool {
 	e := c.kind.engine
-	if e.stopping() {
+	if c.term.ended() {
 		return false
 	}
 	if t.record.Retries == 0 { // what counts is the first attempt, and not how long others took before it (OUT-6)
@@ -178,8 +181,8 @@ func (c *cycle) attempt(ctx context.Context, t *task) bool {
 		return true
 	}
 	err := c.outside(func() error { return c.invoke(ctx, t) })
-	if err != nil && e.interrupted(err) {
-		return false // nothing is recorded: the next operator begins this attempt anew (OUT-2)
+	if err != nil && c.term.interrupted(err) {
+		return false // nothing is recorded: the next leader begins this attempt anew (OUT-2)
 	}
 	if err != nil && errors.As(err, new(*registry.DecodeError)) {
 		if c.reason != cause.Delete && c.reason != cause.Free {

@@ -40,15 +40,15 @@ func (w *worker) send(change patching.Change) (sent bool, refusal error) {
 	if b == nil {
 		return true, nil
 	}
-	return w.sendTo(b, change)
+	return w.sendTo(w.termOfRun(), b, change)
 }
 
-func (w *worker) sendTo(b *body.Body, change patching.Change) (sent bool, refusal error) {
+func (w *worker) sendTo(t *term, b *body.Body, change patching.Change) (sent bool, refusal error) {
 	o := w.object
 	e := o.kind.engine
 	e.gate.enter()
 	defer e.gate.leave()
-	out := &writer{object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
+	out := &writer{term: t, object: o, body: b, learn: func(b *body.Body) *body.Body { return b }}
 	_, _, err := out.insist(change)
 	switch {
 	case err == nil:
@@ -106,20 +106,20 @@ var errUnsent = errors.New("the API server could not be reached in time, or did 
 // farewell is for one that is stopped before it could write what it wanted changed: it is
 // tried a last time.
 func (w *worker) farewell() {
-	e := w.object.kind.engine
 	s := w.standing()
 	if s.unsent == nil || w.Running() {
 		return
 	}
 	b, _ := w.background.newest()
 	w.stand(standing{})
-	if b == nil || !e.enter() {
+	t := w.termOfRun()
+	if b == nil || t == nil || !t.follow() {
 		w.drop(errUnsent)
 		return
 	}
 	go func() {
-		defer e.exit()
-		sent, refusal := w.sendTo(b, s.unsent.change)
+		defer t.exit()
+		sent, refusal := w.sendTo(t, b, s.unsent.change)
 		if !sent {
 			refusal = errUnsent
 		}

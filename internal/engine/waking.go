@@ -146,7 +146,9 @@ func (o *object) rouse(u *user, r *indexing.Reader) {
 		return
 	}
 	o.mu.Unlock()
-	o.reconsider()
+	if o.kind.engine.current() != nil { // else it is remembered
+		o.reconsider()
+	}
 }
 
 // wakeLater notes that a user is to be called. The caller holds the lock.

@@ -30,6 +30,7 @@ type worker struct {
 	why    error // why it is not wanted
 
 	mu      sync.Mutex
+	term    *term            // of the last run
 	exit    *sync.Once       // tells those who wait for all goroutines that the present one is over; nil: there is none
 	began   time.Time        // of the last run that counts; see standing
 	begun   *standing        // what stands of attempts; nil: none, as between most ticks
@@ -101,8 +102,27 @@ func (w *worker) forbidden() error {
 	return w.object.kind.engine.whyNot(w.object)
 }
 
-// Context is what runs live in. It does not end by itself: workers are stopped one by one.
-func (w *worker) Context() context.Context { return w.object.kind.engine.working }
+// Context is what runs live in. It does not end by itself before the term is fenced: workers
+// are stopped one by one.
+func (w *worker) Context() context.Context {
+	if t := w.object.kind.engine.current(); t != nil {
+		return t.working
+	}
+	return noTerm
+}
+
+// noTerm is for a run that was to begin when the term ended.
+var noTerm = func() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	end(daemons.ErrPaused)
+	return ctx
+}()
+
+func (w *worker) termOfRun() *term {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.term
+}
 
 // At waits in the heap of all waits.
 func (w *worker) At(when time.Time, fire func()) (cancel func()) {
@@ -113,15 +133,16 @@ func (w *worker) At(when time.Time, fire func()) (cancel func()) {
 
 // Go begins a goroutine that the end of the operator waits for, unless it is abandoned.
 func (w *worker) Go(run func()) bool {
-	e := w.object.kind.engine
-	if !e.enter() {
+	t := w.object.kind.engine.current()
+	if t == nil || !t.enter() {
 		return false
 	}
 	exit := new(sync.Once)
 	w.mu.Lock()
-	w.exit = exit
+	w.term, w.exit = t, exit
 	w.mu.Unlock()
 	go func() {
+		defer t.leave()
 		defer w.exited(exit)
 		defer w.object.retire(false) // nobody is told when one leaves at last that was abandoned
 		run()
@@ -241,7 +262,7 @@ func (w *worker) Lingers(since time.Duration, abandoned bool) {
 
 // Left has the object looked at again, if it was held.
 func (w *worker) Left() {
-	if w.handler.Finalize {
+	if w.handler.Finalize && !w.postponed() {
 		w.object.reconsider()
 	}
 	if !w.Running() && w.standing().unsent != nil { // it was just being tried
@@ -249,6 +270,14 @@ func (w *worker) Left() {
 		w.drop(errUnsent)
 	}
 	w.object.retire(false)
+}
+
+// postponed tells whether it goes on in another term, as far as is known.
+func (w *worker) postponed() bool {
+	w.object.mu.Lock()
+	wanted := w.wanted
+	w.object.mu.Unlock()
+	return wanted && !w.Done() && w.object.kind.engine.current() == nil
 }
 
 // Cut is for a handler that has ended its goroutine, which like a panic it cannot have

@@ -22,6 +22,7 @@ var errGone = errors.New("object is gone")
 
 // writer sends what there is to say about an object.
 type writer struct {
+	term   *term
 	object *object
 	body   *body.Body                  // the newest one that is known; of each response
 	learn  func(*body.Body) *body.Body // what else happens with a response, and the newest body then
@@ -65,7 +66,7 @@ func (w *writer) apply(change patching.Change) (changed bool, err error) {
 // send makes one request, and the response the body to go on with.
 func (w *writer) send(patch []byte, subresource ...string) error {
 	k := w.object.kind
-	b, err := k.engine.patch(k.resource, w.object, patch, subresource...)
+	b, err := w.term.patch(k.resource, w.object, patch, subresource...)
 	if err != nil {
 		return err
 	}
@@ -98,15 +99,18 @@ func (k *kind) verify(patch []byte, response *body.Body) {
 // write sends a change in the name of the change lane. Another cycle follows on what
 // came of it.
 func (c *cycle) write(change patching.Change) (verdict, error) {
-	w := &writer{object: c.object, body: c.body, learn: c.object.learn}
+	w := &writer{term: c.term, object: c.object, body: c.body, learn: c.object.learn}
 	changed, err := w.apply(change)
 	c.body = w.body
 	return verdict{again: changed}, err
 }
 
 // patch sends a merge patch, and says what a refusal means.
-func (e *Engine) patch(r Resource, o *object, patch []byte, subresource ...string) (*body.Body, error) {
-	ctx, cancel := context.WithTimeout(e.writing, e.settings.RequestTimeout)
+func (t *term) patch(r Resource, o *object, patch []byte, subresource ...string) (*body.Body, error) {
+	if err := t.may(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(t.writing, t.engine.settings.RequestTimeout)
 	defer cancel()
 	b, err := o.kind.client.Patch(ctx, r.GVR, o.namespace, o.name, types.MergePatchType, patch, subresource...)
 	switch {

@@ -50,7 +50,7 @@ func NewClient(config *rest.Config, httpClient *http.Client) (*Client, error) {
 			return nil, fmt.Errorf("cannot connect to the API server with this configuration: %w", err)
 		}
 	}
-	return &Client{config: config, http: httpClient, byGV: map[schema.GroupVersion]rest.Interface{}}, nil
+	return &Client{config: config, http: withChecks(httpClient), byGV: map[schema.GroupVersion]rest.Interface{}}, nil
 }
 
 // REST returns the client-go client for a group and version. Errors that it

@@ -185,6 +185,10 @@ func (s *Stream) Run(ctx context.Context) {
 	s.leave()
 }
 
+// Reopen has the next Run tell of objects that it did not know as Listed, as at the
+// start, and not as Added. It must not be called while Run does anything.
+func (s *Stream) Reopen() { s.store.synced = false }
+
 // enter has Run wait for the caller, who calls running.Done. It is false if it is
 // too late for that.
 func (s *Stream) enter(ctx context.Context) bool {
