@@ -24,7 +24,7 @@ func (s *session) handle(ctx context.Context, run *engine.Engine) error {
 	check.Go(func() { s.checkPermissions(checking, run) })
 	defer check.Wait()
 	defer stop()
-	return run.Run(ctx)
+	return s.follow(ctx, run)
 }
 
 // rights are what the operator does that needs permissions, when it runs in a namespace.

@@ -378,13 +378,15 @@ func (s *stage) end() {
 type setup struct {
 	settings  settings.Settings
 	admission settings.Admission // completed
-	config    engine.Config      // without what needs a connection
+	election  settings.LeaderElection
+	config    engine.Config // without what needs a connection
 }
 
 // setUp finds out what follows from settings. It reports all mistakes in them.
 func setUp(s settings.Settings, name string, base engine.Config) (setup, error) {
 	kept, keptErr := stateConfig(s.Persistence, name, base.Log)
 	admission, admissionErr := completeAdmission(s, base.Handlers)
-	base.Naming, base.State, base.Settings = kept.Naming, kept, engineSettings(s)
-	return setup{settings: s, admission: admission, config: base}, errors.Join(s.Validate(), keptErr, admissionErr)
+	election, electionErr := completeElection(s, name)
+	base.Naming, base.State, base.Settings, base.Standby = kept.Naming, kept, engineSettings(s), election.Enabled
+	return setup{settings: s, admission: admission, election: election, config: base}, errors.Join(s.Validate(), keptErr, admissionErr, electionErr)
 }

@@ -35,6 +35,7 @@ func (s Settings) WithDefaults() Settings {
 	fill(&s.Posting.Component, "kopf")
 	fill(&s.Peering.Name, DefaultPeeringName)
 	fill(&s.Peering.Lifetime, DefaultPeeringLifetime)
+	s.LeaderElection = s.LeaderElection.withDefaults()
 	return s
 }
 

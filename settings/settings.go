@@ -34,6 +34,8 @@ type Settings struct {
 	Posting Posting
 	// Peering is how the operator gets along with others for the same objects.
 	Peering Peering
+	// LeaderElection is which of several replicas handles changes.
+	LeaderElection LeaderElection
 }
 
 // Execution says how handlers are called.

@@ -26,6 +26,7 @@ func (s Settings) Validate() error {
 		s.Admission.Validate(),
 		s.Posting.Validate(),
 		s.Peering.Validate(),
+		s.LeaderElection.Validate(),
 	)
 }
 
