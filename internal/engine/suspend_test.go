@@ -28,6 +28,18 @@ type engaged struct {
 // engage is start for an operator whose engine a test has to do with.
 func (w *world) engage(register func(handlers)) engaged {
 	w.Helper()
+	o := w.assemble(register, false)
+	ctx, cancel := context.WithCancel(context.Background())
+	o.cancel = cancel
+	go func() { o.done <- o.Run(ctx) }()
+	w.operators = append(w.operators, o.operator)
+	w.settle()
+	return o
+}
+
+// assemble makes an operator that does not run yet.
+func (w *world) assemble(register func(handlers), standby bool) engaged {
+	w.Helper()
 	r := kopf.NewRegistry()
 	register(handlers{w, r})
 	o := &operator{w: w, done: make(chan error, 1), link: &link{to: w.server}}
@@ -55,12 +67,8 @@ func (w *world) engage(register func(handlers)) engaged {
 		},
 		Settings: engine.Settings{ExitTimeout: w.settings.Queueing.ExitTimeout},
 		Log:      slog.New(logbook{w: w, of: o}),
+		Standby:  standby,
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	o.cancel = cancel
-	go func() { o.done <- e.Run(ctx) }()
-	w.operators = append(w.operators, o)
-	w.settle()
 	return engaged{o, e}
 }
 

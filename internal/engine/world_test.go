@@ -102,7 +102,7 @@ func (w *world) end() {
 	}
 	if w.Failed() {
 		w.Logf("calls: %s", strings.Join(w.calls, "\n       "))
-		logs := w.logs[max(0, len(w.logs)-60):]
+		logs := w.logs[max(0, len(w.logs)-60000):]
 		w.Logf("logs:\n%s", strings.Join(logs, "\n"))
 	}
 }
@@ -459,21 +459,53 @@ func (o *operator) kill() {
 	synctest.Wait()
 }
 
-// link is an operator's own connection, which can be cut for good.
+// link is an operator's own connection, which can be cut, also for good.
 type link struct {
 	to   http.RoundTripper
 	dead context.Context
 	die  context.CancelFunc
+
+	mu    sync.Mutex
+	whole context.Context // ends when it is cut; nil: it never was
+	part  context.CancelFunc
+}
+
+// cut has everything lost that is under way, and all that comes until it is mended.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.part == nil {
+		l.whole, l.part = context.WithCancel(context.Background())
+	}
+	l.part()
+}
+
+func (l *link) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.whole, l.part = context.WithCancel(context.Background())
+}
+
+func (l *link) present() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.part == nil {
+		l.whole, l.part = context.WithCancel(context.Background())
+	}
+	return l.whole
 }
 
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
-	if l.dead.Err() != nil {
+	whole := l.present()
+	if l.dead.Err() != nil || whole.Err() != nil {
 		return nil, syscall.ECONNREFUSED
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	stop := context.AfterFunc(l.dead, cancel)
+	stopDead := context.AfterFunc(l.dead, cancel)
+	stopCut := context.AfterFunc(whole, cancel)
+	stop := func() { stopDead(); stopCut() }
 	response, err := l.to.RoundTrip(r.WithContext(ctx))
-	if err == nil && l.dead.Err() != nil {
+	if err == nil && (l.dead.Err() != nil || whole.Err() != nil) {
 		_ = response.Body.Close()
 		err = syscall.ECONNRESET
 	}
