@@ -11,15 +11,13 @@ import (
 	"github.com/kopf-go/kopf/settings"
 )
 
-// completeElection fills in what was left open. It reports what is missing.
-func completeElection(s settings.Settings, operator string) (settings.LeaderElection, error) {
+// completeElection fills in what was left open. Where there is no pod, the namespace may be
+// missing.
+func completeElection(s settings.Settings, operator string) settings.LeaderElection {
 	l := s.WithDefaults().LeaderElection
 	l.Lease = cmp.Or(l.Lease, strings.ToLower(operator), "kopf")
 	l.Namespace = cmp.Or(l.Namespace, podNamespace())
-	if l.Enabled && l.Namespace == "" {
-		return l, errors.New("Settings.LeaderElection: Namespace is not set, and the operator runs in no pod, so nobody knows where the Lease is to be")
-	}
-	return l, nil
+	return l
 }
 
 // follow runs an engine until the context ends; it handles while this replica leads, if
@@ -27,6 +25,9 @@ func completeElection(s settings.Settings, operator string) (settings.LeaderElec
 func (s *session) follow(ctx context.Context, e *engine.Engine) error {
 	if !s.election.Enabled {
 		return e.Run(ctx)
+	}
+	if s.election.Namespace == "" {
+		return errors.New("Settings.LeaderElection: Namespace is not set, and the operator runs in no pod, so nobody knows where the Lease is to be")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -36,6 +36,9 @@ func (s *session) rights(served []permissions.Served, namespace string) permissi
 		Served: served, Namespaces: s.config.Namespaces.Only(), Events: !s.settings.Posting.Disabled,
 		FollowNamespaces: s.config.FollowsNamespaces(), FollowCRDs: s.config.FollowsCRDs(),
 	}
+	if s.election.Enabled {
+		r.Lease = permissions.Object{Namespace: cmp.Or(s.election.Namespace, namespace), Name: s.election.Lease}
+	}
 	if serving(s.config.Handlers) {
 		r.Webhooks = permissions.Webhooks{
 			Managed: s.admission.Managed, Secret: s.certificatesSecret(namespace),

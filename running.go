@@ -386,7 +386,7 @@ type setup struct {
 func setUp(s settings.Settings, name string, base engine.Config) (setup, error) {
 	kept, keptErr := stateConfig(s.Persistence, name, base.Log)
 	admission, admissionErr := completeAdmission(s, base.Handlers)
-	election, electionErr := completeElection(s, name)
+	election := completeElection(s, name)
 	base.Naming, base.State, base.Settings, base.Standby = kept.Naming, kept, engineSettings(s), election.Enabled
-	return setup{settings: s, admission: admission, election: election, config: base}, errors.Join(s.Validate(), keptErr, admissionErr, electionErr)
+	return setup{settings: s, admission: admission, election: election, config: base}, errors.Join(s.Validate(), keptErr, admissionErr)
 }
