@@ -67,7 +67,7 @@ func (o *Operator) Manifests(ctx context.Context, options ManifestOptions) ([]by
 	found.problem(err)
 	op := manifests.Operator{
 		Definitions: definitions, Needs: s.rights(found.served, options.Namespace).Needs(),
-		Endpoint: s.admission.Endpoint, Grace: cmp.Or(s.config.Settings.ExitTimeout, 10*time.Second),
+		Endpoint: s.admission.Endpoint, Elects: s.election.Enabled, Grace: cmp.Or(s.config.Settings.ExitTimeout, 10*time.Second),
 	}
 	if asked(s.config.Handlers) {
 		op.WebhookPort = s.admission.Port

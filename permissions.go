@@ -39,6 +39,11 @@ func (s *session) rights(served []permissions.Served, namespace string) permissi
 	if s.election.Enabled {
 		r.Lease = permissions.Object{Namespace: cmp.Or(s.election.Namespace, namespace), Name: s.election.Lease}
 	}
+	if p := s.settings.WithDefaults().Peering; s.meets() {
+		r.Peering = permissions.Peering{
+			Name: p.Name, Groups: []string{"kopf.dev", "zalando.org"}, ClusterWide: s.config.Namespaces.All(), Mandatory: p.Mandatory,
+		}
+	}
 	if serving(s.config.Handlers) {
 		r.Webhooks = permissions.Webhooks{
 			Managed: s.admission.Managed, Secret: s.certificatesSecret(namespace),

@@ -35,6 +35,8 @@ type session struct {
 	recorder *recording.Recorder // of Kubernetes events; they wait until it is connected
 	exit     atomic.Int64        // how long it may take to stop, as a time.Duration; 0: no limit
 
+	duties []duty // of whoever leads
+
 	// From when it is connected:
 	vault      *access.Vault // nil: there are no login handlers
 	connection *rest.Config

@@ -44,6 +44,7 @@ type admissions struct {
 	recorder   *recording.Recorder
 	engine     *engine.Engine
 	keeper     *webhook.Keeper // nil: nothing is managed
+	keeping    atomic.Bool     // it is this replica that keeps the configurations
 	essence    func(*body.Body) *state.Essence
 	reviewer   atomic.Pointer[admission.Reviewer]
 
@@ -85,7 +86,6 @@ func (s *session) serveAdmission(ctx context.Context) error {
 		a.endpoint = endpoint
 	}
 	answering := newStage(ctx, s.fail)
-	configuring := newStage(ctx, s.fail)
 	if a.endpoint != nil {
 		answering.run("certificates of webhooks", func(ctx context.Context) error {
 			return a.settings.Certificates.Run(ctx, s.admission.Endpoint.Names(), a.trust)
@@ -93,12 +93,9 @@ func (s *session) serveAdmission(ctx context.Context) error {
 		answering.run("webhook server", a.serve)
 	}
 	if a.keeper != nil {
-		configuring.run("configurations of webhooks", a.keeper.Run)
-		configuring.run("configurations of webhooks", a.keep)
+		s.duties = append(s.duties, duty{"configurations of webhooks", a.configure})
 	}
 	err = s.handle(ctx, a.engine)
-	configuring.end()
-	a.leave(ctx)
 	answering.end() // those that have come are answered
 	return err
 }
@@ -241,10 +238,36 @@ func criteria(of []registry.Criterion) (all []webhook.Criterion) {
 	return all
 }
 
+// configure keeps the configurations while this replica leads. When the operator stops, it
+// tells the API server not to ask any more.
+func (a *admissions) configure(ctx context.Context) error {
+	a.keeping.Store(true)
+	defer a.keeping.Store(false)
+	a.tell()
+	parts, failed := context.WithCancelCause(ctx)
+	defer failed(nil)
+	var running sync.WaitGroup
+	for _, part := range []func(context.Context) error{a.keeper.Run, a.keep} {
+		running.Go(func() {
+			if err := part(parts); err != nil && parts.Err() == nil {
+				failed(err)
+			}
+		})
+	}
+	running.Wait()
+	if ctx.Err() == nil {
+		return context.Cause(parts)
+	}
+	if errors.Is(context.Cause(ctx), ErrExiting) {
+		a.leave(ctx)
+	}
+	return nil
+}
+
 // trust is told that there is another bundle. Whoever keeps the configurations, if we do
 // not, has to be quick: he has as long as certificates settle.
 func (a *admissions) trust() {
-	if a.keeper == nil {
+	if !a.keeping.Load() {
 		a.settings.Certificates.Applied(a.settings.Certificates.Bundle())
 	}
 	a.tell()
