@@ -65,7 +65,7 @@ func TestExitCodes_EXT8_T172(t *testing.T) {
 		{"run -m mod", nil, Usage, "error: unknown shorthand flag: 'm' in -m\n\nUsage:\n  op run [flags]\n\nop run --help says more.\n"},
 		{"run -n", nil, Usage, "error: flag needs an argument: 'n' in -n\n\nUsage:\n  op run [flags]\n\nop run --help says more.\n"},
 		{"why", nil, Usage, "error: which object? Say KIND/NAME\n\nUsage:\n  op why KIND/NAME [flags]\n\nop why --help says more.\n"},
-		{"why pod", nil, Usage, "error: \"pod\" is not KIND/NAME\n\nUsage:\n  op why KIND/NAME [flags]\n\nop why --help says more.\n"},
+		{"why pod", nil, Usage, "error: \"pod\" is neither KIND/NAME nor KIND/NAMESPACE/NAME\n\nUsage:\n  op why KIND/NAME [flags]\n\nop why --help says more.\n"},
 		{"freeze", nil, Usage, "error: --peering is required\nerror: --lifetime is required\n\nUsage:\n  op freeze [flags]\n\nop freeze --help says more.\n"},
 		{"freeze -P p -t 1.5", nil, Usage, "error: --lifetime is \"1.5\": that is not a number of seconds above 0\n\nUsage:\n  op freeze [flags]\n\nop freeze --help says more.\n"},
 		{"manifests --kind x", nil, Usage, "error: --kind is \"x\": that is not PLURAL.GROUP=KIND\n\nUsage:\n  op manifests [flags]\n\nop manifests --help says more.\n"},
@@ -216,6 +216,9 @@ func TestManifestsAndWhy(t *testing.T) {
 	}
 	invoked(t, p, &note, "why databases.example.com/blue -n team -o json", "KOPF_WHY_ADDRESS=http://h:1")
 	if note.Why != (WhyOptions{Kind: "databases.example.com", Name: "blue", Namespace: "team", Output: "json", Address: "http://h:1"}) {
+		t.Errorf("%+v", note.Why)
+	}
+	if invoked(t, p, &note, "why pod/ns/x"); note.Why != (WhyOptions{Kind: "pod", Namespace: "ns", Name: "x", Output: "text", Address: defaultAddress}) {
 		t.Errorf("%+v", note.Why)
 	}
 	invoked(t, p, &note, "why pod/x")

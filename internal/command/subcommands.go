@@ -172,9 +172,13 @@ func (c *commands) whyCommand() *cobra.Command {
 		if len(args) != 1 {
 			return errors.New("which object? Say KIND/NAME")
 		}
-		var both bool
-		if o.Kind, o.Name, both = strings.Cut(args[0], "/"); !both || o.Kind == "" || o.Name == "" || strings.Contains(o.Name, "/") {
-			return fmt.Errorf("%q is not KIND/NAME", args[0])
+		parts := strings.Split(args[0], "/")
+		if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+			return fmt.Errorf("%q is neither KIND/NAME nor KIND/NAMESPACE/NAME", args[0])
+		}
+		o.Kind, o.Name = parts[0], parts[len(parts)-1]
+		if len(parts) == 3 {
+			o.Namespace = parts[1]
 		}
 		return nil
 	}
