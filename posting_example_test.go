@@ -10,6 +10,7 @@ import (
 
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/owners"
 )
 
 // What kubectl describe shows of a Deployment.
@@ -41,7 +42,7 @@ func ExamplePost() {
 func ExampleAdopt() {
 	create := func(ctx context.Context, c *kopf.Change[*appsv1.Deployment]) error {
 		config := &corev1.ConfigMap{Data: map[string]string{"owner": c.Object.Name}}
-		if err := kopf.Adopt(c.Object, config, kopf.Strict()); err != nil {
+		if err := kopf.Adopt(c.Object, config, owners.Strict()); err != nil {
 			return err
 		}
 		fmt.Println(config.Namespace, config.Name, config.OwnerReferences[0].Kind)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/owners"
 	"github.com/kopf-go/kopf/settings"
 )
 
@@ -149,7 +150,7 @@ var _ = Describe("hierarchies", func() {
 		on.Create(func(ctx context.Context, c *kopf.Change[*Widget]) error {
 			template := &corev1.PodTemplate{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}
 			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}}
-			if err := kopf.Adopt(c.Object, kopf.Objects{template, config}, kopf.Nested("template")); err != nil {
+			if err := kopf.Adopt(c.Object, kopf.Objects{template, config}, owners.Nested("template")); err != nil {
 				return err
 			}
 			if err := kopf.Adopt(c.Object, &rbacv1.ClusterRole{}); err == nil {
@@ -159,7 +160,7 @@ var _ = Describe("hierarchies", func() {
 				return kopf.Permanent(err)
 			}
 			grandchild := &corev1.ConfigMap{}
-			if err := kopf.Adopt(config, grandchild, kopf.OwnerKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))); err != nil {
+			if err := kopf.Adopt(config, grandchild, owners.OwnerKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))); err != nil {
 				return kopf.Permanent(err)
 			}
 			return k8s.Client.Create(ctx, grandchild)
