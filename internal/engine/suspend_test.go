@@ -29,10 +29,7 @@ type engaged struct {
 func (w *world) engage(register func(handlers)) engaged {
 	w.Helper()
 	o := w.assemble(register, false)
-	ctx, cancel := context.WithCancel(context.Background())
-	o.cancel = cancel
-	go func() { o.done <- o.Run(ctx) }()
-	w.operators = append(w.operators, o.operator)
+	w.run(o)
 	w.settle()
 	return o
 }
