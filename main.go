@@ -32,6 +32,7 @@ import (
 //	manifests   print what the operator needs in a cluster
 //	freeze      have the operators of a lower priority pause
 //	resume      take that back
+//	uninstall   take away what the operator has left in the cluster
 //	version     print versions
 //	completion  print a script for the completion of commands and flags in a shell
 //
@@ -90,6 +91,17 @@ func program(o Options, stderr io.Writer) command.Program {
 				return err
 			}
 			return op.freeze(ctx, out, peering.Resume, peering.FreezeOptions{Name: r.Peering, ID: r.ID})
+		},
+		Uninstall: func(ctx context.Context, out io.Writer, i command.Invocation, u command.UninstallOptions) error {
+			op, err := invoked(i)
+			if err != nil {
+				return err
+			}
+			report, err := op.Uninstall(ctx, UninstallOptions(u))
+			if report != nil {
+				err = errors.Join(report.Print(out), err)
+			}
+			return err
 		},
 	}
 }

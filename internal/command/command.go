@@ -31,6 +31,7 @@ type Program struct {
 	Manifests func(context.Context, io.Writer, Invocation, ManifestsOptions) error
 	Freeze    func(context.Context, io.Writer, Invocation, FreezeOptions) error
 	Resume    func(context.Context, io.Writer, Invocation, ResumeOptions) error
+	Uninstall func(context.Context, io.Writer, Invocation, UninstallOptions) error
 	Why       func(context.Context, io.Writer, WhyOptions) error
 }
 
@@ -108,6 +109,9 @@ func (c *commands) root() *cobra.Command {
 	}
 	if c.Resume != nil {
 		root.AddCommand(c.resumeCommand())
+	}
+	if c.Uninstall != nil {
+		root.AddCommand(c.uninstallCommand())
 	}
 	if c.Why != nil {
 		root.AddCommand(c.whyCommand())

@@ -195,6 +195,9 @@ func TestFreezeAndResume_CLI6_CLI7(t *testing.T) {
 			t.Errorf("%s: got %+v", c.line, note.Freeze)
 		}
 	}
+	if i := invoked(t, p, &note, "uninstall --dry-run --abandon -n a", "KOPF_UNINSTALL_KEEP_STATE=yes"); note.Uninstall != (UninstallOptions{DryRun: true, Abandon: true, KeepState: true}) || !slices.Equal(i.Namespaces, []string{"a"}) {
+		t.Errorf("%+v, %+v", note.Uninstall, i)
+	}
 	if i := invoked(t, p, &note, "resume -P p -n a -i me", "KOPF_RESUME_CLUSTERWIDE=1"); note.Resume != (ResumeOptions{Peering: "p", ID: "me"}) || !slices.Equal(i.Namespaces, []string{"a"}) {
 		t.Errorf("%+v, %+v", note.Resume, i)
 	}

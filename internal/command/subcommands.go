@@ -53,6 +53,7 @@ type WhyOptions struct {
 const (
 	envFreeze    = "KOPF_FREEZE_"
 	envResume    = "KOPF_RESUME_"
+	envUninstall = "KOPF_UNINSTALL_"
 	envManifests = "KOPF_MANIFESTS_"
 	envWhy       = "KOPF_WHY_"
 	envHandlers  = "KOPF_HANDLERS_"
@@ -187,6 +188,33 @@ func (c *commands) whyCommand() *cobra.Command {
 	s.flag(&o.Address, "address", "", "`URL` of the operator's endpoints (default "+defaultAddress+")")
 	s.output(&o.Output, "text", "json")
 	s.add(cmd)
+	return cmd
+}
+
+// UninstallOptions say what is taken away, and what stays.
+type UninstallOptions struct {
+	KeepFinalizers, KeepState, KeepWebhooks bool
+	Abandon, Force, DryRun                  bool
+}
+
+func (c *commands) uninstallCommand() *cobra.Command {
+	var o UninstallOptions
+	cmd := c.command("uninstall", "Take away what the operator has left in the cluster: finalizers, state, webhooks", func(ctx context.Context, out io.Writer, i Invocation) error {
+		return c.Uninstall(ctx, out, i, o)
+	})
+	s := c.section(cmd, "Uninstall", envUninstall)
+	s.flag(&o.DryRun, "dry-run", "", "only tell what would be done")
+	s.flag(&o.KeepFinalizers, "keep-finalizers", "", "leave finalizers, so that nobody can delete the objects without the operator")
+	s.flag(&o.KeepState, "keep-state", "", "leave what was handled and progress, for an operator of the same name to go on")
+	s.flag(&o.KeepWebhooks, "keep-webhooks", "", "leave configurations of webhooks, policies and certificates")
+	s.flag(&o.Abandon, "abandon", "", "take finalizers of objects that are being deleted, too, whose handlers never end then")
+	s.flag(&o.Force, "force", "", "go on although a replica of the operator seems to run")
+	s.add(cmd)
+	c.scopeFlags(cmd, envRun)
+	c.connectionFlags(cmd, envRun)
+	c.operatorFlags(cmd)
+	c.loggingFlags(cmd, envRun)
+	c.settingsFlags(cmd)
 	return cmd
 }
 

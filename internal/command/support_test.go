@@ -24,6 +24,7 @@ type seen struct {
 	Resume    ResumeOptions
 	Manifests ManifestsOptions
 	Why       WhyOptions
+	Uninstall UninstallOptions
 	fail      error
 }
 
@@ -59,6 +60,10 @@ func complete(note *seen) Program {
 		Resume: func(_ context.Context, out io.Writer, i Invocation, o ResumeOptions) error {
 			note.Resume = o
 			return did("resume", i)
+		},
+		Uninstall: func(_ context.Context, out io.Writer, i Invocation, o UninstallOptions) error {
+			note.Uninstall = o
+			return did("uninstall", i)
 		},
 		Why: func(_ context.Context, out io.Writer, o WhyOptions) error {
 			note.Why = o

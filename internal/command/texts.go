@@ -38,4 +38,11 @@ var texts = map[string]string{
 	"Peering.Priority":               "the operator's own",
 	"Peering.Lifetime":               "for how long others take the operator for alive after it has last said so, in whole seconds",
 	"Peering.Stealth":                "leaves out of the debug log that the operator has said that it is alive",
+	"LeaderElection.Enabled":         "has replicas elect a leader",
+	"LeaderElection.Lease":           "the name of the Lease",
+	"LeaderElection.Namespace":       "where the Lease is",
+	"LeaderElection.Identity":        "who holds the Lease, for people",
+	"LeaderElection.LeaseDuration":   "after how long without renewal other replicas take the Lease",
+	"LeaderElection.RenewDeadline":   "after how long without renewal the leader begins nothing any more",
+	"LeaderElection.RetryPeriod":     "the pause between renewals, and between attempts to get the Lease",
 }
