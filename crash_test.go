@@ -47,6 +47,10 @@ func runCrashingOperator() {
 	if err != nil {
 		panic(err)
 	}
+	if os.Getenv(replicaVar) != "" {
+		runReplica(journal)
+		return
+	}
 	widgets := on.Resource(os.Getenv(crashVar)+"/v1", "widgets")
 	options := kopf.Options{Namespaces: []string{os.Getenv(namespaceVar)}}
 	if os.Getenv(holdingVar) != "" {
