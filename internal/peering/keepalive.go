@@ -2,6 +2,7 @@ package peering
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -119,10 +120,10 @@ func (p *place) reread(ctx context.Context) {
 }
 
 // errNothing says that there is no peering object, which is no failure.
-var errNothing = &reason{text: "because there is no peering object"}
+var errNothing = errors.New("there is no peering object")
 
 // settled tells whether there is no use in asking again soon.
-func settled(err error) bool { return err == error(errNothing) || apierrors.IsForbidden(err) }
+func settled(err error) bool { return errors.Is(err, errNothing) || apierrors.IsForbidden(err) }
 
 // uncertain tells whether a request may have been carried out although it failed.
 func uncertain(err error) bool {
