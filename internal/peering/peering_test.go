@@ -333,7 +333,7 @@ func TestKeepAlive_PEER5(t *testing.T) {
 						}
 					}
 				}
-				if len(pauses) != int((c.atMost-c.atLeast)/time.Second)+1 {
+				if byChance := c.atMost > c.atLeast; byChance != (len(pauses) > 1) {
 					t.Errorf("pauses are not by chance: %v", slices.Collect(maps.Keys(pauses)))
 				}
 				op.expect("+0s continue")
