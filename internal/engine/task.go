@@ -102,7 +102,7 @@ func (c *cycle) newTask(h *registry.Handler, keys *state.Keys, records map[strin
 	if h.Kind == registry.Resume && record.Finished() && !c.resumed[h.ID] {
 		record = state.Record{} // it has resumed another process (CHG-5)
 	}
-	if h.Kind == registry.Resume && !record.Finished() && c.resumed[h.ID] { // its record was taken off by another leader
+	if h.Kind == registry.Resume && record.Started.IsZero() && c.resumed[h.ID] { // its record was taken off by another leader
 		record = state.Record{Started: c.now, Stopped: c.now, Success: true}
 	}
 	if record.Started.IsZero() {
