@@ -10,7 +10,7 @@ import (
 // The arrows between the packages: who may import whom among our own, directly.
 // ARCHITECTURE.md draws them. What is not listed may import nothing of ours.
 var arrows = map[string][]string{
-	"":                         {"activities", "daemons", "indexing", "internal/access", "internal/activity", "internal/admission", "internal/body", "internal/command", "internal/engine", "internal/leading", "internal/leaving", "internal/logging", "internal/manifests", "internal/outcome", "internal/peering", "internal/permissions", "internal/recording", "internal/registry", "internal/schemas", "internal/state", "internal/stream", "owners", "settings", "storage", "typed", "webhook"},
+	"":                         {"activities", "daemons", "indexing", "internal/access", "internal/activity", "internal/admission", "internal/body", "internal/command", "internal/decisions", "internal/endpoints", "internal/engine", "internal/leading", "internal/leaving", "internal/logging", "internal/manifests", "internal/outcome", "internal/peering", "internal/permissions", "internal/recording", "internal/registry", "internal/schemas", "internal/state", "internal/stream", "owners", "settings", "storage", "typed", "webhook"},
 	"on":                       {"activities", "daemons", "diff", "filters", "indexing", "internal/fieldpath", "internal/registry", "typed"},
 	"activities":               {"internal/registry", "settings", "typed"},
 	"settings":                 {"storage", "typed", "webhook"},
@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"webhook":                  {"filters", "internal/metrics"},
 	"daemons":                  {},
 	"owners":                   {"diff", "internal/fieldpath"},
-	"internal/engine":          {"daemons", "indexing", "internal/body", "internal/cause", "internal/logging", "internal/metrics", "internal/outcome", "internal/patching", "internal/recording", "internal/registry", "internal/state", "internal/stream"},
+	"internal/engine":          {"daemons", "indexing", "internal/body", "internal/cause", "internal/decisions", "internal/logging", "internal/metrics", "internal/outcome", "internal/patching", "internal/recording", "internal/registry", "internal/state", "internal/stream", "internal/tracing"},
 	"internal/cause":           {"diff", "filters", "internal/body", "internal/registry", "internal/state"},
 	"internal/admission":       {"diff", "internal/body", "internal/cause", "internal/logging", "internal/outcome", "internal/patching", "internal/recording", "internal/registry", "internal/state"},
 	"internal/leading":         {"daemons"},
@@ -46,6 +46,9 @@ var arrows = map[string][]string{
 	"internal/permissions":     {"internal/registry", "internal/schemas"},
 	"internal/schemas":         {"internal/fieldpath"},
 	"internal/manifests":       {"internal/permissions", "internal/schemas", "webhook"},
+	"internal/tracing":         {},
+	"internal/decisions":       {},
+	"internal/endpoints":       {"internal/decisions"},
 	"internal/cluster":         {},                     // for tests
 	"internal/simulated":       {},                     // for tests
 	"internal/faulty":          {"internal/simulated"}, // for tests

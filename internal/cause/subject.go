@@ -26,24 +26,31 @@ type Subject struct {
 	Log       *slog.Logger
 	Memos     func() *registry.Memos
 
-	whole diff.Diff // of the essences, once it is known; it is never empty then
+	whole   diff.Diff // of the essences, once it is known; it is never empty then
+	refused Refusal
 }
 
 // PreMatches tells whether the object is in the handler's scope: every criterion
 // but that its field has changed (FLT-4, FLT-13).
 func (s *Subject) PreMatches(ctx context.Context, h *registry.Handler) (ok bool, err error) {
 	defer recovered(h, &ok, &err)
-	if !labelled(h, s.Body) {
+	if s.refused = labelled(h, s.Body); s.refused.Filter != NoFilter {
 		return false, nil
 	}
 	if len(h.Field) > 0 {
+		s.refused.Filter = Value
 		if ok, err := s.valueFits(h); !ok || err != nil {
 			return false, err
 		}
 	}
-	if h.When == nil {
+	if s.refused = (Refusal{}); h.When == nil {
 		return true, nil
 	}
+	defer func() {
+		if !ok {
+			s.refused.Filter = When
+		}
+	}()
 	return h.When(ctx, &registry.Call{Body: s.Body, Resource: s.Resource, Log: s.Log, Memos: s.Memos})
 }
 
@@ -166,15 +173,23 @@ func (s *Subject) fieldFits(h *registry.Handler) (ok bool, err error) {
 	}
 	if s.oldUnknown() {
 		if !s.mayDiffer(h.Field) {
+			s.refused.Filter = Unchanged
 			return false, nil
 		}
 	} else if had == has && diff.Equal(before, after) { // absent differs from null, too (FLT-11)
+		s.refused.Filter = Unchanged
 		return false, nil
 	}
 	if before, had, after, has, err = s.Values(h); err != nil {
 		return false, err
 	}
-	return (h.Old == nil || s.oldUnknown() || h.Old.Match(before, had)) && (h.New == nil || h.New.Match(after, has)), nil
+	switch {
+	case h.Old != nil && !s.oldUnknown() && !h.Old.Match(before, had):
+		s.refused.Filter = Old
+	case h.New != nil && !h.New.Match(after, has):
+		s.refused.Filter = New
+	}
+	return s.refused.Filter == NoFilter, nil
 }
 
 func (s *Subject) trees() (before, after map[string]any, err error) {
@@ -204,7 +219,7 @@ func untyped(tree map[string]any) any {
 // wants.
 func Labelled(h *registry.Handler, b *body.Body) (ok bool, err error) {
 	defer recovered(h, &ok, &err)
-	return labelled(h, b), nil
+	return labelled(h, b).Filter == NoFilter, nil
 }
 
 // recovered turns a panic of a user's function into an error.
@@ -214,16 +229,23 @@ func recovered(h *registry.Handler, ok *bool, err *error) {
 	}
 }
 
-func labelled(h *registry.Handler, b *body.Body) bool {
-	return fit(h.Labels, b.Labels) && fit(h.Annotations, b.Annotations)
+// labelled says which label or annotation does not fit.
+func labelled(h *registry.Handler, b *body.Body) Refusal {
+	if key, fits := fit(h.Labels, b.Labels); !fits {
+		return Refusal{Label, key}
+	}
+	if key, fits := fit(h.Annotations, b.Annotations); !fits {
+		return Refusal{Annotation, key}
+	}
+	return Refusal{}
 }
 
-func fit(criteria []registry.Criterion, values map[string]string) bool {
+func fit(criteria []registry.Criterion, values map[string]string) (refused string, ok bool) {
 	for _, criterion := range criteria {
 		value, present := values[criterion.Key]
 		if !criterion.Match.Match(value, present) {
-			return false
+			return criterion.Key, false
 		}
 	}
-	return true
+	return "", true
 }

@@ -63,16 +63,22 @@ func (c *cycle) wants(h *registry.Handler) (bool, error) {
 	base := c.base(h)
 	if base == nil {
 		if c.reason == cause.Update && h.UpdateLike() && c.last.Equal(c.essence) {
+			c.refused = cause.Refusal{Filter: cause.Seen}
 			return false, nil
 		}
-		return c.asks(h, c.subject.Matches)
+		matches, err := c.asks(h, c.subject.Matches)
+		c.refused = c.subject.Refused()
+		return matches, err
 	}
 	if base.Equal(c.essence) {
+		c.refused = cause.Refusal{Filter: cause.Seen}
 		return false, nil
 	}
 	subject := c.newSubject()
 	subject.Old = base
-	return c.asks(h, subject.Matches)
+	matches, err := c.asks(h, subject.Matches)
+	c.refused = subject.Refused()
+	return matches, err
 }
 
 // takenBack tells whether there are handlers to be called although the object is what was

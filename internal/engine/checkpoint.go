@@ -66,7 +66,7 @@ func (p *checkpoints) save() {
 	if changes == nil {
 		return
 	}
-	w := &writer{term: c.term, object: c.object, body: c.body, learn: c.object.learn}
+	w := &writer{term: c.term, object: c.object, body: c.body, learn: c.object.learn, account: c.account}
 	changed, err := w.apply(c.kind.change(changes, nil))
 	if err != nil {
 		c.log.Debug("progress could not be written in between", "error", err)

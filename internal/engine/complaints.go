@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-go/kopf/internal/body"
-	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
@@ -37,7 +36,8 @@ func (e *Engine) complain(o *object, b *body.Body, reason string, err error) {
 	} else {
 		o.log().Error("object is handled, but not as it should be", "reason", reason, "error", err)
 	}
-	metrics.Complaints.WithLabelValues(resourceName(o.kind.resource.GVR), reason).Inc()
+	o.kind.meter.Complain(reason)
+	o.complained(reason, err)
 	e.post(about(b), reason, err.Error())
 }
 

@@ -37,6 +37,9 @@ func (c *cycle) conclude() (verdict, error) {
 	if c.gone {
 		c.leftover = c.carried(end)
 		c.object.ended = end.done
+		if end.done {
+			c.object.converge(c.reason)
+		}
 		return verdict{after: end.delay}, nil
 	}
 	if c.checkpoints.uncertain { // or a record would stay that nobody knows of, and be taken for the next change's
@@ -60,6 +63,7 @@ func (c *cycle) conclude() (verdict, error) {
 			clear(c.seen)
 		}
 		c.object.finish(c.reason)
+		c.object.converge(c.reason)
 		if v.again {
 			if wait := c.object.circling(c.body, c.essence, c.edited); wait > 0 {
 				v = verdict{after: wait, hold: true}

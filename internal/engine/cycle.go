@@ -51,6 +51,11 @@ type cycle struct {
 
 	mu          sync.Mutex // guards tasks, their records, and seen against checkpoints
 	checkpoints checkpoints
+
+	account *account
+	stage   string        // what it is about before there is a reason
+	version string        // that it has begun with
+	refused cause.Refusal // by the filter that was asked last
 }
 
 // carry is what a cycle has to say and could not write: outcomes, results and
@@ -80,6 +85,7 @@ func (c *cycle) do() (verdict, error) {
 	c.leftover = c.carry // until it is written
 	c.held = b.HasFinalizer(e.naming.Finalizer)
 	if c.object.departing() {
+		c.stage = "depart"
 		return c.depart()
 	}
 	c.essence = k.store.Essence(b)
@@ -107,9 +113,11 @@ func (c *cycle) do() (verdict, error) {
 		return verdict{}, err
 	}
 	if !inScope && !c.gone && (!c.holds || c.held || b.Deleting()) {
+		c.stage = "release"
 		return c.release()
 	}
 	if change := c.groundwork(); change != nil && !b.Deleting() && !c.gone {
+		c.stage = "prepare"
 		return c.write(*change)
 	}
 	c.reason = cause.Detect(cause.Facts{
@@ -190,8 +198,14 @@ func (c *cycle) scope() (inScope bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		if !matches && !inScope {
+			c.account.skip(h, c.subject.Refused())
+		}
 		inScope = inScope || matches
 		c.holds = c.holds || holds && matches
+	}
+	if inScope {
+		c.account.inScope()
 	}
 	c.waits = c.object.holding()
 	for _, h := range c.kind.background {
@@ -256,6 +270,8 @@ func (c *cycle) selection() ([]*registry.Handler, error) {
 		}
 		if wants {
 			selected = append(selected, h)
+		} else {
+			c.account.skip(h, c.refused)
 		}
 	}
 	return c.withWoken(cause.Unique(c.resumedOrUpdated(selected)))

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/stream"
 )
@@ -35,6 +36,8 @@ type director struct {
 	editions   map[schema.GroupResource]int // how many kinds there were; of run's goroutine
 	hooks      []Hook                       // as they were told of last; of run's goroutine
 	said       map[any]string               // complaints that were made already, by what they are about
+	counted    map[string]*metrics.Kind     // of resources that handlers for requests are for
+	pulse      pulse
 	news       []news
 }
 
@@ -44,17 +47,20 @@ type streamKey struct {
 }
 
 func newDirector(e *Engine) *director {
-	return &director{
-		Engine: e, scan: newScan(e), namespaces: map[string]bool{}, departing: map[string]bool{}, following: map[streamKey]*following{}, said: map[any]string{},
+	d := &director{
+		Engine: e, scan: newScan(e), namespaces: map[string]bool{}, departing: map[string]bool{}, following: map[streamKey]*following{}, said: map[any]string{}, counted: map[string]*metrics.Kind{},
 		editions: map[schema.GroupResource]int{}, found: make(chan struct{}),
 		indexed: interestIn(slices.DeleteFunc(slices.Clone(e.Handlers), func(h *registry.Handler) bool { return h.Kind != registry.Index })),
 	}
+	d.reader.beat = d.pulse.work
+	return d
 }
 
 // run follows what is served, as it comes and goes, until the context ends, and waits
 // for all streams to end.
 func (d *director) run(ctx context.Context) {
 	defer d.streams.Wait()
+	d.pulse.work()
 	listed := make(chan struct{})
 	d.findNamespaces(ctx, sync.OnceFunc(func() {
 		d.spaces.complete()
@@ -70,10 +76,13 @@ func (d *director) run(ctx context.Context) {
 		if d.findable() {
 			found()
 		}
+		d.pulse.rest()
 		d.await(ctx)
+		d.pulse.work()
 		d.heed()
 		d.look(ctx)
 	}
+	d.pulse.rest()
 }
 
 // findable tells whether it could be read of all groups that indices are of by name what
@@ -240,6 +249,7 @@ func (d *director) endKind(k *kind, gone bool) {
 		k.retire(objects)
 		k.unfollow(objects)
 	}
+	k.meter.Release()
 }
 
 func (d *director) startKind(ctx context.Context, k *kind) {

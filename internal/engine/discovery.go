@@ -116,6 +116,7 @@ type reader struct {
 	interest  interest
 	timeout   time.Duration                // of each request
 	followed  map[schema.GroupVersion]bool // read whether they are still preferred or not
+	beat      func()                       // called for each request: it goes on
 }
 
 // everything reads all groups of interest. What fails in one group is no matter of
@@ -224,6 +225,7 @@ func (r *reader) versions(ctx context.Context, g metav1.APIGroup, known map[sche
 }
 
 func (r *reader) list(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+	r.beat()
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	return r.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())

@@ -44,7 +44,7 @@ func readerOf(t *testing.T, server *simulated.Server, selectors ...registry.Sele
 	for _, s := range selectors {
 		handlers = append(handlers, &registry.Handler{Selector: s})
 	}
-	return &reader{discovery: client, interest: interestIn(handlers), timeout: 30 * time.Second, followed: map[schema.GroupVersion]bool{}}
+	return &reader{discovery: client, interest: interestIn(handlers), timeout: 30 * time.Second, followed: map[schema.GroupVersion]bool{}, beat: func() {}}
 }
 
 func read(t *testing.T, r *reader) catalogue {

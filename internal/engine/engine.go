@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kopf-go/kopf/daemons"
+	"github.com/kopf-go/kopf/internal/decisions"
+	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
@@ -42,6 +44,8 @@ type Config struct {
 	Memos *registry.Memos
 	// Standby has the engine follow everything and handle nothing until Lead. Not required.
 	Standby bool
+	// Decisions is told what was decided for objects, and why. Not required.
+	Decisions *decisions.Ring
 }
 
 // Engine runs handlers. Make it with New; it runs once.
@@ -68,20 +72,21 @@ type Engine struct {
 	handling context.Context
 	term     atomic.Pointer[term] // the one that goes on. Changed with the lock
 
-	mu        sync.Mutex
-	leading   bool
-	holds     func() bool   // see Lead
-	paused    error         // why it is; nil: it is not
-	continued chan struct{} // closed when a pause is over
-	terms     []*term       // those that are not drained, in order
-	running   int
-	closed    bool
-	idle      chan struct{} // closed when closed and nothing runs
-	calls     map[*registry.Call]calling
-	employed  map[types.UID]*object      // those with work in the background
-	heirs     map[types.UID]*object      // those that have to wait until the employed one of their UID is not any more
-	suspended error                      // why nothing may run in the background; nil: it may
-	pointless map[*registry.Handler]bool // those that use indices and have read nothing, as it was said
+	mu         sync.Mutex
+	leading    bool
+	holds      func() bool   // see Lead
+	paused     error         // why it is; nil: it is not
+	continuing time.Time     // when the last pause was over
+	continued  chan struct{} // closed when a pause is over
+	terms      []*term       // those that are not drained, in order
+	running    int
+	closed     bool
+	idle       chan struct{} // closed when closed and nothing runs
+	calls      map[*registry.Call]calling
+	employed   map[types.UID]*object      // those with work in the background
+	heirs      map[types.UID]*object      // those that have to wait until the employed one of their UID is not any more
+	suspended  error                      // why nothing may run in the background; nil: it may
+	pointless  map[*registry.Handler]bool // those that use indices and have read nothing, as it was said
 }
 
 // New makes an engine.
@@ -126,6 +131,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.ready.begin(e.Handlers)
 	d := newDirector(e)
 	e.director.Store(d)
+	defer d.uncount()
+	defer metrics.Watch(e.measure)()
 	d.run(ctx) // returns when all streams have ended
 
 	stopHandling(ErrExiting)

@@ -17,6 +17,7 @@ import (
 type following struct {
 	kind    *kind
 	key     streamKey
+	stream  *stream.Stream // nil: not yet. The director's lock guards it
 	cancel  context.CancelFunc
 	restart context.CancelFunc // has everything listed anew
 	ended   chan struct{}
@@ -95,6 +96,9 @@ func (d *director) watch(ctx context.Context, f *following, streams *sync.WaitGr
 		Silence: d.settings.InactivityTimeout,
 		Logger:  d.log,
 	})
+	d.mu.Lock()
+	f.stream = s
+	d.mu.Unlock()
 	streams.Go(func() {
 		for d.resumed(ctx, s) {
 			run, restart := context.WithCancel(ctx)

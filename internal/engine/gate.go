@@ -34,6 +34,13 @@ func (g *gate) wait(queue *[]chan struct{}) {
 	<-turn
 }
 
+// waiting is how many wait for a place.
+func (g *gate) waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.back) + len(g.starting)
+}
+
 // leave gives the place to the next in line.
 func (g *gate) leave() {
 	g.mu.Lock()

@@ -39,13 +39,46 @@ func (d *director) announceHooks(hooks []Hook) {
 		return
 	}
 	d.hooks = hooks
+	d.countHooks(hooks)
 	d.OnHooks(slices.Clone(hooks))
 	d.hooked.Store(true)
 }
 
 // CountReview counts what an admission handler has said of a request.
-func (e *Engine) CountReview(h *registry.Handler, resource schema.GroupVersionResource, outcome string, _ time.Duration) {
-	metrics.Attempts.WithLabelValues(resourceName(resource), h.ID, outcome).Inc()
+func (e *Engine) CountReview(h *registry.Handler, resource schema.GroupVersionResource, outcome string, took time.Duration) {
+	d := e.director.Load()
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	meter := d.counted[resourceName(resource)]
+	d.mu.Unlock()
+	if meter != nil {
+		meter.Attempt(h.ID, outcome, false)
+		meter.Review(h.ID, took)
+	}
+}
+
+// countHooks begins and ends to count for resources that handlers for requests are for.
+func (d *director) countHooks(hooks []Hook) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	wanted := map[string]bool{}
+	for _, hook := range hooks {
+		for _, r := range hook.Resources {
+			name := resourceName(r.GVR)
+			wanted[name] = true
+			if d.counted[name] == nil {
+				d.counted[name] = metrics.Follow(name)
+			}
+		}
+	}
+	for name, meter := range d.counted {
+		if !wanted[name] {
+			meter.Release()
+			delete(d.counted, name)
+		}
+	}
 }
 
 // IsReady tells whether handlers may be called: it is known which resources those for

@@ -10,7 +10,6 @@ import (
 	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
-	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
@@ -222,7 +221,7 @@ func (o *object) assess(h *registry.Handler, call *registry.Call, record state.R
 		return
 	}
 	out := outcome.Of(h, record, err, time.Now(), e.settings.DefaultBackoff)
-	metrics.Attempts.WithLabelValues(resourceName(o.kind.resource.GVR), h.ID, out.Name()).Inc()
+	o.kind.meter.Attempt(h.ID, out.Name(), record.Retries > 0)
 	o.conclude(h, call, out, call.Log, out.Record(record, time.Now()))
 }
 

@@ -55,7 +55,10 @@ func (e *Engine) call(ctx context.Context, o *object, h *registry.Handler, c *re
 	e.mu.Lock()
 	e.calls[c] = calling{o, h}
 	e.mu.Unlock()
+	meter := o.kind.meterOf(h)
+	began := meter.Begin()
 	defer func() {
+		meter.End(began)
 		e.mu.Lock()
 		delete(e.calls, c)
 		e.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,12 +39,13 @@ type kind struct {
 	born       *term     // the term in which it began to be followed
 	edition    int       // how many kinds there were before of this resource, in whatever version
 	retired    atomic.Bool
+	meter      *metrics.Kind
 
 	handlers         []*registry.Handler // all, in order of registration
 	indexHandlers    []*registry.Handler
 	eventHandlers    []*registry.Handler
-	background       []*registry.Handler                    // daemons and timers
-	running          map[*registry.Handler]prometheus.Gauge // how many of them run
+	background       []*registry.Handler // daemons and timers
+	meters           map[*registry.Handler]*metrics.Handler
 	changeHandlers   []*registry.Handler
 	optionalHandlers []*registry.Handler // of changeHandlers: delete handlers that hold nothing
 	holders          []*registry.Handler // those that hold objects: delete handlers, daemons
@@ -73,7 +73,7 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 	k := &kind{
 		engine: e, born: e.current(), resource: r, client: e.client, handlers: handlers, log: e.log.With("resource", resourceName(r.GVR)),
 		apiVersion: r.GVK.GroupVersion().String(),
-		keys:       map[*registry.Handler]*state.Keys{}, running: map[*registry.Handler]prometheus.Gauge{}, objects: map[types.UID]*object{},
+		keys:       map[*registry.Handler]*state.Keys{}, meters: map[*registry.Handler]*metrics.Handler{}, objects: map[types.UID]*object{},
 		complaints: map[types.UID]string{}, pruned: map[string]bool{}, simpleHolds: true,
 	}
 	kept := e.State
@@ -91,8 +91,10 @@ func newKind(e *Engine, r Resource, handlers []*registry.Handler) (*kind, error)
 	if k.store, err = state.NewStore(kept); err != nil {
 		return nil, err
 	}
+	k.meter = metrics.Follow(resourceName(r.GVR))
 	for _, h := range handlers {
 		k.add(h)
+		k.meters[h] = k.meter.Handler(h.ID, h.Background())
 	}
 	k.users, k.userOf = usersAmong(k.changeHandlers)
 	k.updater = updaters(k.changeHandlers)
@@ -122,7 +124,6 @@ func (k *kind) add(h *registry.Handler) {
 		return
 	case registry.Daemon, registry.Timer:
 		k.background = append(k.background, h)
-		k.running[h] = metrics.Background.WithLabelValues(resourceName(k.resource.GVR), h.ID)
 		k.idles = k.idles || h.Kind == registry.Daemon || h.Schedule.Idle > 0
 		return
 	case registry.Resume:
@@ -274,39 +275,49 @@ func (k *kind) slipped(b *body.Body) bool {
 // quiet tells whether an event asks for nothing at all, as almost all do. It is what
 // a restart and a foreign status write cost per object, so it decides from the bytes
 // and decodes nothing. When in doubt it says no, and a cycle has a closer look.
-func (k *kind) quiet(b *body.Body, initial bool) bool {
+func (k *kind) quiet(b *body.Body, initial bool) bool { return k.repose(b, initial) != stirred }
+
+// repose is quiet, with the reason.
+func (k *kind) repose(b *body.Body, initial bool) repose {
 	n := k.engine.naming
 	held := b.HasFinalizer(n.Finalizer)
 	if b.Deleting() {
-		return !held && len(k.optionalHandlers) == 0
+		return reposeIf(!held && len(k.optionalHandlers) == 0, notHeld)
 	}
 	inScope, holds := false, false
 	for _, h := range k.changeHandlers {
 		labelled, err := cause.Labelled(h, b)
 		if err != nil {
-			return false
+			return stirred
 		}
 		inScope = inScope || labelled
 	}
 	for _, h := range k.holders {
 		labelled, err := cause.Labelled(h, b)
 		if err != nil {
-			return false
+			return stirred
 		}
 		holds = holds || labelled
 	}
 	if k.store.HasStray(b) { // a record of progress
-		return false
+		return stirred
 	}
 	if !inScope && !holds {
-		return !held
+		return reposeIf(!held, unwanted)
 	}
 	if !k.simpleHolds || held != holds || inScope && initial && (k.resumes || len(k.users) > 0) {
-		return false
+		return stirred
 	}
 	if !inScope {
-		return true
+		return unwanted
 	}
 	same, known, err := k.store.Handled(b)
-	return err == nil && known && same
+	return reposeIf(err == nil && known && same, unchanged)
+}
+
+func reposeIf(is bool, why repose) repose {
+	if is {
+		return why
+	}
+	return stirred
 }

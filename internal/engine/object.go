@@ -14,6 +14,7 @@ import (
 	"github.com/kopf-go/kopf/indexing"
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/decisions"
 	"github.com/kopf-go/kopf/internal/logging"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/stream"
@@ -52,6 +53,7 @@ type object struct {
 	gone    bool
 	leaving bool            // its deletion was requested
 	ended   bool            // delete handlers are through, though the object may be there
+	repose  repose          // why there is nothing to do, while there is no work
 	resumed map[string]bool // resume handlers that are through in this process, until all are
 	renewal renewal
 	work    *work // nil: nothing is going on
@@ -75,9 +77,13 @@ type work struct {
 	// blindUntil is when events are believed again after an own write whose version
 	// cannot be compared with theirs.
 	blindUntil time.Time
+
+	since   time.Time           // of the change that is worked on; zero: none is
+	next    time.Time           // of the first change after the one that is looked at
+	waiting []decisions.Verdict // handlers that wait for their next attempt
 }
 
-func newWork() *work { return &work{seen: seen{}} }
+func newWork() *work { return &work{seen: seen{}, since: time.Now()} }
 
 // offer takes an event of the object that is in the indices, if it is to be: the only way
 // in from the stream. It does not block.
@@ -114,6 +120,7 @@ func (o *object) offer(event stream.Event) {
 		}
 		o.work = newWork()
 	}
+	o.work.arrive()
 	o.work.latest, o.work.newer = event.Body, true
 	if o.work.known != t && !t.lookAt(o.kind).doubts(event.Body.ResourceVersion) {
 		o.work.known = t
@@ -128,7 +135,8 @@ func (o *object) calm(b *body.Body) bool {
 	if o.departure != nil {
 		return o.kind.clean(b)
 	}
-	return len(o.woken) == 0 && o.kind.quiet(b, o.initial)
+	o.repose = o.kind.repose(b, o.initial)
+	return len(o.woken) == 0 && o.repose != stirred
 }
 
 // note is for a version that comes while there is no term. What asks for something is kept,
@@ -388,8 +396,11 @@ func (o *object) step(t *term, b *body.Body, gone bool) (verdict, error) {
 	}
 	c := &cycle{term: t, object: o, kind: o.kind, body: b, gone: gone, now: time.Now(), carry: w.carry, seen: w.seen, resumed: o.resumed}
 	c.checkpoints.cycle = c
-	v, err := c.do()
+	v, err := c.report(c.do)
 	w.carry = c.leftover
+	o.mu.Lock()
+	w.waiting = c.waiting()
+	o.mu.Unlock()
 	if undecoded := (*registry.DecodeError)(nil); errors.As(err, &undecoded) { // by a filter
 		e.complain(o, c.body, undecodable, undecoded)
 		return verdict{}, nil // until it changes

@@ -11,10 +11,12 @@ import (
 
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/cause"
+	"github.com/kopf-go/kopf/internal/decisions"
 	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
 	"github.com/kopf-go/kopf/internal/stream"
+	"github.com/kopf-go/kopf/internal/tracing"
 )
 
 // observe queues an event for the event handlers. The lane never waits for the
@@ -153,14 +155,25 @@ func (o *object) show(h *registry.Handler, event stream.Event, edits *registry.E
 	matches, err := subject.PreMatches(e.handling, h)
 	if matches && err == nil {
 		own := edits.For(h.ID)
-		err = e.call(e.handling, o, h, &registry.Call{
+		ctx, span := tracing.Handler(e.handling, nil, o.traced, tracing.Call{Handler: h.ID, Reason: eventName(event.Type)})
+		defer span.End()
+		err = e.call(ctx, o, h, &registry.Call{
 			Body: event.Body, Identity: event.Missed, Resource: k.resource.GVR,
 			Type: eventName(event.Type), Param: h.Param, Log: log, Patch: own, Memos: o.Memos,
 		})
 		edits.Add(own.List()...)
+		if err != nil {
+			tracing.Outcome(span, "ignored", true)
+		}
 	}
+	outcome := "succeeded"
 	if err != nil && !e.stopping() {
+		outcome = "ignored"
 		log.LogAttrs(context.Background(), slog.LevelError, "event handler failed", slog.Any("error", err))
+		o.decide("event", decisions.Verdict{Handler: h.ID, Outcome: outcome, Error: k.textOf(err)})
+	}
+	if matches {
+		k.meter.Attempt(h.ID, outcome, false)
 	}
 }
 

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/kopf-go/kopf/internal/cause"
-	"github.com/kopf-go/kopf/internal/metrics"
+	"github.com/kopf-go/kopf/internal/decisions"
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/internal/tracing"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // task is a selected handler with its record.
@@ -27,6 +30,10 @@ type task struct {
 	byIndex bool           // it is only for what it has read from an index
 	wake    wakefulness    // whether it was woken
 	redone  bool           // and its sub-handlers with it
+
+	took        time.Duration // the call
+	interrupted bool
+	span        trace.Span // of the call; nil: it was not called
 
 	parent   *task
 	children []*task // sub-handlers that were declared in this cycle
@@ -181,7 +188,10 @@ func (c *cycle) attempt(ctx context.Context, t *task) bool {
 		return true
 	}
 	err := c.outside(func() error { return c.invoke(ctx, t) })
+	defer t.endSpan()
 	if err != nil && c.term.interrupted(err) {
+		t.interrupted = true
+		tracing.Outcome(t.span, decisions.Interrupted, false)
 		return false // nothing is recorded: the next leader begins this attempt anew (OUT-2)
 	}
 	if err != nil && errors.As(err, new(*registry.DecodeError)) {
@@ -218,7 +228,9 @@ func (c *cycle) invoke(ctx context.Context, t *task) error {
 		return err
 	}
 	ctx, reading := c.track(ctx, t)
+	ctx, began := c.trace(ctx, t), time.Now()
 	err = e.call(ctx, c.object, h, args)
+	t.took = time.Since(began)
 	c.edits.Add(args.Patch.Take()...)
 	if err != nil {
 		return err
@@ -282,6 +294,25 @@ func (t *task) metric() string {
 	return t.handler.ID
 }
 
+// trace begins the span of a call, in the context that the handler gets. That of a
+// sub-handler is below its parent's.
+func (c *cycle) trace(ctx context.Context, t *task) context.Context {
+	parent := c.account.parent()
+	if t.parent != nil {
+		parent = t.parent.span
+	}
+	ctx, t.span = tracing.Handler(ctx, parent, c.object.traced, tracing.Call{
+		Handler: t.handler.ID, Reason: string(c.reasonOf(t)), Retry: t.record.Retries,
+	})
+	return ctx
+}
+
+func (t *task) endSpan() {
+	if t.span != nil {
+		t.span.End()
+	}
+}
+
 // settle takes an outcome into the handler's record, and says so in the log.
 func (c *cycle) settle(t *task, o outcome.Outcome) {
 	now := time.Now()
@@ -297,7 +328,9 @@ func (c *cycle) settle(t *task, o outcome.Outcome) {
 	c.mu.Unlock()
 	t.err = o.Err
 	c.object.failure(t.handler, o)
-	metrics.Attempts.WithLabelValues(resourceName(c.kind.resource.GVR), t.metric(), o.Name()).Inc()
+	c.kind.meter.Attempt(t.metric(), o.Name(), t.record.Retries > 1)
+	c.account.settle(t, o)
+	tracing.Outcome(t.span, o.Name(), o.Err != nil && !o.Waiting)
 	log := c.log.With("handler", t.handler.ID, "reason", c.reasonOf(t), "attempt", t.record.Retries)
 	var panicked *outcome.PanicError
 	switch {

@@ -193,7 +193,7 @@ func (e *Engine) Pause(why error) (drained <-chan struct{}) {
 func (e *Engine) Continue() {
 	e.mu.Lock()
 	if e.paused != nil {
-		e.paused = nil
+		e.paused, e.continuing = nil, time.Now()
 		close(e.continued)
 	}
 	e.mu.Unlock()

@@ -14,6 +14,7 @@ type timers struct {
 	mu      sync.Mutex
 	entries timerHeap
 	kick    chan struct{} // the earliest entry has changed
+	pulse   pulse
 }
 
 // timer is one wait. Its function is called once, unless it is stopped before, and
@@ -88,7 +89,9 @@ func (t *timers) fireDue() time.Duration {
 		}
 		heap.Pop(&t.entries)
 		t.mu.Unlock()
+		t.pulse.work()
 		entry.fire()
+		t.pulse.rest()
 	}
 }
 

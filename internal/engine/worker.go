@@ -10,10 +10,11 @@ import (
 
 	"github.com/kopf-go/kopf/daemons"
 	"github.com/kopf-go/kopf/indexing"
-	"github.com/kopf-go/kopf/internal/metrics"
+	"github.com/kopf-go/kopf/internal/decisions"
 	"github.com/kopf-go/kopf/internal/outcome"
 	"github.com/kopf-go/kopf/internal/registry"
 	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/internal/tracing"
 )
 
 // worker is a daemon or a timer of one object: what daemons.Worker makes run at the right
@@ -251,7 +252,8 @@ func (w *worker) Lingers(since time.Duration, abandoned bool) {
 	}
 	log.Error("did not leave although it was told to stop, and is left behind: its goroutine, and what it holds, may stay for ever",
 		"after", since.Round(time.Millisecond))
-	metrics.Abandoned.WithLabelValues(resourceName(w.object.kind.resource.GVR), w.handler.ID).Inc()
+	w.object.kind.meter.Abandon(w.handler.ID)
+	w.tell("abandoned", 0, errAbandoned, time.Time{})
 	w.mu.Lock()
 	exit := w.exit
 	w.mu.Unlock()
@@ -345,6 +347,7 @@ func (w *worker) prepare(began time.Time, stopping <-chan struct{}) (call *regis
 	w.stand(s)
 	if h.Kind == registry.Daemon {
 		b = nil // it looks at the live object, and may be there for long
+		w.tell("began", s.record.Retries+1, nil, time.Time{})
 	}
 	edits := new(registry.Edits)
 	return &registry.Call{
@@ -368,6 +371,7 @@ func (w *worker) finish(ctx context.Context, call *registry.Call, before time.Ti
 	switch stopped := ctx.Err() != nil || closed(call.Stopped); {
 	case stopped:
 		w.log().Debug("has left on request", "why", context.Cause(ctx), "error", err)
+		w.tell("stopped", 0, context.Cause(ctx), time.Time{})
 		if !sent {
 			refusal = errUnsent
 		}
@@ -389,15 +393,17 @@ func (w *worker) finish(ctx context.Context, call *registry.Call, before time.Ti
 // invoke calls the function, with the limit of its timeout.
 func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 	h := w.handler
-	running := w.object.kind.running[h]
-	running.Inc()
-	defer running.Dec()
 	if h.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, call.Started.Add(h.Timeout), &timeoutError{h})
 		defer cancel()
 	}
 	ctx, reading := w.track(ctx)
+	if h.Kind == registry.Timer { // the life of a daemon is too long for a span
+		ctxOfTick, span := tracing.Handler(ctx, nil, w.object.traced, tracing.Call{Handler: h.ID, Reason: string(h.Kind), Retry: call.Retry})
+		defer span.End()
+		ctx = ctxOfTick
+	}
 	err := w.object.kind.engine.call(ctx, w.object, h, call)
 	if err == nil {
 		w.object.kind.engine.check(h, reading)
@@ -409,10 +415,13 @@ func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 // succeeded or failed for good (DMN-6), a timer goes on in either case (TMR-3).
 func (w *worker) conclude(s standing, out outcome.Outcome) daemons.Result {
 	h := w.handler
-	metrics.Attempts.WithLabelValues(resourceName(w.object.kind.resource.GVR), h.ID, out.Name()).Inc()
+	w.object.kind.meter.Attempt(h.ID, out.Name(), s.record.Retries > 0)
 	w.object.failure(h, out)
 	s.record = out.Record(s.record, s.last.Ended)
 	w.report(s, out)
+	if h.Kind == registry.Daemon || out.Err != nil || out.Ignored != nil || s.record.Retries > 1 { // else it is what is always so
+		w.tell(out.Name(), s.record.Retries, errors.Join(out.Err, out.Ignored), s.record.Delayed)
+	}
 	next := s.record.Delayed
 	if out.Final {
 		s.record = state.Record{}
@@ -430,6 +439,19 @@ func (w *worker) conclude(s standing, out outcome.Outcome) daemons.Result {
 	}
 	next, more := h.Schedule.Next(daemons.Run{Started: s.last.Started.Add(-offset), Ended: s.last.Ended.Add(-offset)})
 	return daemons.Result{Next: next.Add(offset), Done: !more}
+}
+
+var errAbandoned = errors.New("did not leave although it was told to stop")
+
+// tell records what was decided about the worker.
+func (w *worker) tell(outcome string, attempt int, err error, next time.Time) {
+	o := w.object
+	if o.kind.engine.Decisions == nil {
+		return
+	}
+	o.decide(string(w.handler.Kind), decisions.Verdict{
+		Handler: w.handler.ID, Outcome: outcome, Attempt: attempt, Error: o.kind.textOf(err), Next: decisions.At(next),
+	})
 }
 
 func (w *worker) report(s standing, out outcome.Outcome) {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/kopf-go/kopf/internal/body"
 	"github.com/kopf-go/kopf/internal/logging"
-	"github.com/kopf-go/kopf/internal/metrics"
 	"github.com/kopf-go/kopf/internal/patching"
 	"github.com/kopf-go/kopf/internal/state"
+	"github.com/kopf-go/kopf/internal/tracing"
 )
 
 // errGone says that the object, or the one of this UID, is no more. Its deletion
@@ -27,6 +27,7 @@ type writer struct {
 	body   *body.Body                  // the newest one that is known; of each response
 	learn  func(*body.Body) *body.Body // what else happens with a response, and the newest body then
 
+	account  *account   // nil: there is none
 	response *body.Body // the last one
 	verify   bool       // see whether the API server has kept what was asked for
 }
@@ -66,7 +67,14 @@ func (w *writer) apply(change patching.Change) (changed bool, err error) {
 // send makes one request, and the response the body to go on with.
 func (w *writer) send(patch []byte, subresource ...string) error {
 	k := w.object.kind
-	b, err := w.term.patch(k.resource, w.object, patch, subresource...)
+	endpoint := objectEndpoint
+	if len(subresource) > 0 {
+		endpoint = statusEndpoint
+	}
+	ctx, span := tracing.Patch(w.term.writing, w.account.parent(), w.object.traced, endpoint)
+	defer span.End()
+	b, err := w.term.patch(ctx, k.resource, w.object, patch, subresource...)
+	w.wrote(endpoint, b, err, span)
 	if err != nil {
 		return err
 	}
@@ -90,7 +98,7 @@ func (k *kind) verify(patch []byte, response *body.Body) {
 	k.pruned[dropped] = true
 	k.mu.Unlock()
 	if !known {
-		metrics.Complaints.WithLabelValues(resourceName(k.resource.GVR), pruned).Inc()
+		k.meter.Complain(pruned)
 		k.log.Warn("the API server does not keep what was written: let the resource's schema have these fields, or an admission webhook leave them",
 			"fields", dropped, logging.ObjectKey, k.reference(response.Namespace, response.Name, response.UID))
 	}
@@ -99,18 +107,18 @@ func (k *kind) verify(patch []byte, response *body.Body) {
 // write sends a change in the name of the change lane. Another cycle follows on what
 // came of it.
 func (c *cycle) write(change patching.Change) (verdict, error) {
-	w := &writer{term: c.term, object: c.object, body: c.body, learn: c.object.learn}
+	w := &writer{term: c.term, object: c.object, body: c.body, learn: c.object.learn, account: c.account}
 	changed, err := w.apply(change)
 	c.body = w.body
 	return verdict{again: changed}, err
 }
 
 // patch sends a merge patch, and says what a refusal means.
-func (t *term) patch(r Resource, o *object, patch []byte, subresource ...string) (*body.Body, error) {
+func (t *term) patch(ctx context.Context, r Resource, o *object, patch []byte, subresource ...string) (*body.Body, error) {
 	if err := t.may(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(t.writing, t.engine.settings.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.engine.settings.RequestTimeout)
 	defer cancel()
 	b, err := o.kind.client.Patch(ctx, r.GVR, o.namespace, o.name, types.MergePatchType, patch, subresource...)
 	switch {

@@ -63,6 +63,7 @@ type Handler struct {
 	ID       string
 	Type     reflect.Type // of T: a pointer to a struct; of activities, the argument itself
 	Selector Selector
+	Parent   *Handler // of sub-handlers
 
 	Labels      []Criterion
 	Annotations []Criterion

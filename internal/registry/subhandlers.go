@@ -31,7 +31,7 @@ type SubOutcome struct {
 // is relative to the parent's so far, becomes a full one (HID-3).
 func (s *Subhandlers) Declare(h *Handler, mistakes ...error) {
 	id := h.ID
-	h.ID, h.Kind, h.Selector = s.Parent.ID+"/"+id, s.Parent.Kind, s.Parent.Selector
+	h.ID, h.Kind, h.Selector, h.Parent = s.Parent.ID+"/"+id, s.Parent.Kind, s.Parent.Selector, s.Parent
 	if (h.Old != nil || h.New != nil) && !h.UpdateLike() {
 		mistakes = append(mistakes, errors.New("on.Old and on.New are for sub-handlers of update and field handlers")) // FLT-2
 	}
