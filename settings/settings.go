@@ -26,6 +26,8 @@ type Settings struct {
 	Watching Watching
 	// Scanning is how resources are found.
 	Scanning Scanning
+	// Endpoints are what is served to those who look after the operator.
+	Endpoints Endpoints
 	// Admission is how requests come to validating and mutating handlers.
 	Admission Admission
 	// Process is how the operator ends.

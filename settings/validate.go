@@ -27,6 +27,7 @@ func (s Settings) Validate() error {
 		s.Posting.Validate(),
 		s.Peering.Validate(),
 		s.LeaderElection.Validate(),
+		s.Endpoints.Validate(),
 	)
 }
 
