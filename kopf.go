@@ -302,16 +302,7 @@ func (o *Operator) Ready(*http.Request) error {
 	if !run.IsReady() {
 		return errors.New("resources are not known, or indices not complete, yet")
 	}
-	if s.admission.Endpoint == nil || !serving(s.config.Handlers) {
-		return nil
-	}
-	if _, err := s.admission.Certificates.Certificate(); err != nil {
-		return err
-	}
-	if end := s.admission.Certificates.NotAfter(); time.Now().After(end) {
-		return fmt.Errorf("the certificate for webhooks has ended at %s", end)
-	}
-	return nil
+	return s.certified()
 }
 
 // resolved returns the handlers with a selector each, from the scheme where they

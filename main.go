@@ -103,6 +103,9 @@ func program(o Options, stderr io.Writer) command.Program {
 			}
 			return err
 		},
+		Why: func(ctx context.Context, out io.Writer, w command.WhyOptions) error {
+			return Why(ctx, out, WhyOptions{Address: w.Address, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, Output: w.Output})
+		},
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/kopf-go/kopf/activities"
 	"github.com/kopf-go/kopf/internal/access"
 	"github.com/kopf-go/kopf/internal/activity"
+	"github.com/kopf-go/kopf/internal/decisions"
 	"github.com/kopf-go/kopf/internal/engine"
 	"github.com/kopf-go/kopf/internal/recording"
 	"github.com/kopf-go/kopf/internal/registry"
@@ -26,14 +27,15 @@ import (
 
 // session is one run of an operator.
 type session struct {
-	operator *Operator
-	setup    // as the startup handlers have left it
-	memos    *registry.Memos
-	fail     context.CancelCauseFunc // ends the run, with a *stageError
-	probes   atomic.Pointer[activity.Probes]
-	engine   atomic.Pointer[engine.Engine]
-	recorder *recording.Recorder // of Kubernetes events; they wait until it is connected
-	exit     atomic.Int64        // how long it may take to stop, as a time.Duration; 0: no limit
+	operator  *Operator
+	setup     // as the startup handlers have left it
+	memos     *registry.Memos
+	fail      context.CancelCauseFunc // ends the run, with a *stageError
+	probes    atomic.Pointer[activity.Probes]
+	engine    atomic.Pointer[engine.Engine]
+	recorder  *recording.Recorder // of Kubernetes events; they wait until it is connected
+	decisions *decisions.Ring     // nil: nobody can ask why
+	exit      atomic.Int64        // how long it may take to stop, as a time.Duration; 0: no limit
 
 	duties []duty // of whoever leads
 
@@ -93,6 +95,11 @@ func (s *session) run(ctx context.Context) (err error) {
 		defer s.limitExit(ctx)()
 	}
 	ctx = s.recorder.In(ctx)
+	endServing, err := s.serveEndpoints(ctx)
+	if err != nil {
+		return err
+	}
+	defer endServing()
 	started, err := s.startUp(ctx)
 	if !started {
 		return err
@@ -161,7 +168,7 @@ func (s *session) renew() error {
 		return fmt.Errorf("settings, as startup handlers have left them: %w", err)
 	}
 	s.setup = renewed
-	s.config.Memos = s.memos
+	s.config.Memos, s.config.Decisions = s.memos, s.decisions
 	s.exit.Store(int64(exitTimeout(s.settings)))
 	return nil
 }
