@@ -373,7 +373,7 @@ var _ = Describe("admission", func() {
 		}
 		operator, err := kopf.New(options)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(operator.WebhookManifests(ctx, "")).To(ContainSubstring("kind: ValidatingWebhookConfiguration"))
+		Expect(operator.Manifests(ctx, kopf.ManifestOptions{Cluster: true, Parts: []kopf.ManifestPart{kopf.ManifestWebhooks}})).To(ContainSubstring("kind: ValidatingWebhookConfiguration"))
 		Expect(operator.Run(ctx)).To(MatchError(And(ContainSubstring("webhook server"), ContainSubstring("address already in use"))))
 	})
 

@@ -100,30 +100,6 @@ func (s *session) serveAdmission(ctx context.Context) error {
 	return err
 }
 
-// WebhookManifests returns what the operator would keep configured on the API server
-// (Settings.Admission.Managed), as YAML, for those who apply it with Helm, kustomize or
-// kubectl: configurations of webhooks, and policies of on.ValidateCEL with their bindings.
-// It looks at what the API serves once, to find the resources that handlers are for. Webhooks
-// have no bundle of certificates in them; with a certificate of cert-manager, NAMESPACE/NAME,
-// that writes it, otherwise whoever applies them has to. Without such handlers there is
-// nothing.
-func (o *Operator) WebhookManifests(ctx context.Context, certificate string) ([]byte, error) {
-	s := o.newSession()
-	defer s.disconnect()
-	if err := s.connect(ctx); err != nil {
-		return nil, err
-	}
-	found, err := engine.New(s.config).Hooks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var hooks []webhook.Hook
-	for _, h := range found {
-		hooks = append(hooks, hookOf(h))
-	}
-	return webhook.Manifests(s.webhookOptions(""), hooks, s.admission.Endpoint, certificate)
-}
-
 // webhookOptions are what configurations are like.
 func (s *session) webhookOptions(user string) webhook.Options {
 	return webhook.Options{

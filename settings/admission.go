@@ -19,11 +19,11 @@ type Admission struct {
 	// NAME-webhook of Namespace, NAME being that of Managed, or of the operator, or kopf;
 	// outside of a cluster in memory.
 	Certificates webhook.Certificates
-	// Managed is the name of the configurations that are kept on the API server; it has to
-	// be a DNS name. When the operator stops, only webhooks of handlers with on.Persistent
-	// stay (ADM-15): with several replicas, make all of them persistent, or the one that stops
-	// takes away what another puts back a moment later. Default: none are kept;
-	// Operator.WebhookManifests makes them for others to apply (ADM-14).
+	// Managed is the name of the configurations that are kept on the API server, by the leader if
+	// there is an election; it has to be a DNS name. When the operator stops, only webhooks of
+	// handlers with on.Persistent stay (ADM-15): with several replicas, make all of them
+	// persistent, or they are away for a moment whenever the leader stops. Default: none are
+	// kept; Operator.Manifests makes them for others to apply (ADM-14).
 	Managed string
 	// Namespace is where the operator runs. Default: that of its pod, if it runs in one.
 	Namespace string

@@ -21,7 +21,7 @@ var texts = map[string]string{
 	"Endpoints.Address":              "where is listened, such as \":8080\" or \"127.0.0.1:8080\"",
 	"Endpoints.Liveness":             "a URL, such as \"http://0.0.0.0:8080/alive\", under which the probes of on.Probe answer, as Kopf's --liveness has it",
 	"Endpoints.Debug":                "shows /debug/kopf to everybody who can connect",
-	"Admission.Managed":              "the name of the configurations that are kept on the API server",
+	"Admission.Managed":              "the name of the configurations that are kept on the API server, by the leader if there is an election",
 	"Admission.Namespace":            "where the operator runs",
 	"Admission.Host":                 "the address at which the operator listens for requests",
 	"Admission.Port":                 "the one at which the operator listens for requests",

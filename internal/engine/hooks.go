@@ -138,17 +138,10 @@ func (e *Engine) MemosOf(resource schema.GroupResource, uid types.UID) *registry
 // MemosOfNone are for an object that is only being created: nobody else will see them (ADM-6).
 func (e *Engine) MemosOfNone() *registry.Memos { return &registry.Memos{Operator: e.Memos} }
 
-// Hooks looks once at what the API serves, and returns all handlers for requests with the
-// resources that they are for. It is for an engine that does not run.
-func (e *Engine) Hooks(ctx context.Context) ([]Hook, error) {
-	_, hooks, err := e.resolveOnce(ctx)
-	return hooks, err
-}
-
 // Kept looks once at what the API serves, and returns the resources on whose objects the
 // handlers leave something: state, or a finalizer. It is for an engine that does not run.
 func (e *Engine) Kept(ctx context.Context) ([]Resource, error) {
-	assignments, _, err := e.resolveOnce(ctx)
+	assignments, err := e.resolveOnce(ctx)
 	var kept []Resource
 	for _, a := range assignments {
 		if slices.ContainsFunc(a.handlers, func(h *registry.Handler) bool { return h.Keeps() || h.Finalize }) {
@@ -180,12 +173,12 @@ func (e *Engine) Spaces(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-func (e *Engine) resolveOnce(ctx context.Context) ([]*assignment, []Hook, error) {
+func (e *Engine) resolveOnce(ctx context.Context) ([]*assignment, error) {
 	d := newDirector(e)
 	d.readEverything(ctx)
 	if err := errors.Join(ctx.Err(), d.unread); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	assignments, hooks, _ := d.assign(d.served())
-	return assignments, hooks, nil
+	assignments, _, _ := d.assign(d.served())
+	return assignments, nil
 }
