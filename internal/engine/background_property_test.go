@@ -21,26 +21,14 @@ import (
 // those run that are to, objects that were deleted are gone, and finalizers are where
 // daemons want them.
 func TestDaemonsRunWhereTheyAreToRun_B42_DMN2(t *testing.T) {
-	count := max(10, *allSeeds)
-	if testing.Short() {
-		count = 3
-	}
-	first := uint64(1)
-	if *seed != 0 {
-		first, count = *seed, *seed
-	}
-	for n := first; n <= count; n++ {
-		t.Run(fmt.Sprint("seed ", n), func(t *testing.T) {
-			scenario(t, func(w *world) {
-				w.allow("")
-				p := &ordeal{
-					world: w, dice: rand.New(rand.NewPCG(n, 3)), luck: &luck{seed: n, asked: map[string]int{}},
-					running: map[instance]int{}, done: map[instance]bool{},
-				}
-				p.run()
-			})
-		})
-	}
+	bySeed(t, 10, 3, func(w *world, n uint64) {
+		w.allow("")
+		p := &ordeal{
+			world: w, dice: rand.New(rand.NewPCG(n, 3)), luck: &luck{seed: n, asked: map[string]int{}},
+			running: map[instance]int{}, done: map[instance]bool{},
+		}
+		p.run()
+	})
 }
 
 // instance is a daemon or timer of one object in one process.

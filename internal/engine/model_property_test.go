@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
-	oldrand "math/rand"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -32,20 +31,7 @@ var steps = flag.Int("steps", 3000, "how many steps the model's property test ma
 // are stopped and killed. Each thing that happens by chance depends on the seed, and
 // takes place at a moment of its own in virtual time, so that a seed can be repeated.
 func TestHandlersSeeWhatHappened(t *testing.T) {
-	count := max(10, *allSeeds)
-	if testing.Short() {
-		count = 2
-	}
-	first := uint64(1)
-	if *seed != 0 {
-		first, count = *seed, *seed
-	}
-	for n := first; n <= count; n++ {
-		t.Run(fmt.Sprint("seed ", n), func(t *testing.T) {
-			oldrand.Seed(int64(n)) //lint:ignore SA1019 client-go's pauses and timeouts come from there
-			scenario(t, func(w *world) { newPlay(w, n).run() })
-		})
-	}
+	bySeed(t, 10, 2, func(w *world, n uint64) { newPlay(w, n).run() })
 }
 
 // luck is chance that depends on the seed and on what it is asked about, and not on

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	oldrand "math/rand"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -26,27 +25,13 @@ import (
 // handled already, or for a state before one that it was called for; a process resumes each
 // object once at most; and in the end all is handled.
 func TestReplicasTakeTurns_B43(t *testing.T) {
-	count := max(8, *allSeeds)
-	if testing.Short() {
-		count = 2
-	}
-	first := uint64(1)
-	if *seed != 0 {
-		first, count = *seed, *seed
-	}
-	for n := first; n <= count; n++ {
-		t.Run(fmt.Sprint("seed ", n), func(t *testing.T) {
-			oldrand.Seed(int64(n)) //lint:ignore SA1019 client-go's pauses come from there
-			scenario(t, func(w *world) {
-				w.Logf("run it alone with: -run ReplicasTakeTurns -args -seed %d", n)
-				r := &relay{
-					world: w, random: rand.New(rand.NewPCG(n, 1)), dice: rand.New(rand.NewPCG(n, 2)), last: map[string]int{},
-					inside: map[string]int{}, resumed: map[string]bool{}, candidates: map[string]engaged{}, paused: map[string]bool{}, off: map[string]bool{},
-				}
-				r.run()
-			})
-		})
-	}
+	bySeed(t, 8, 2, func(w *world, n uint64) {
+		r := &relay{
+			world: w, random: rand.New(rand.NewPCG(n, 1)), dice: rand.New(rand.NewPCG(n, 2)), last: map[string]int{},
+			inside: map[string]int{}, resumed: map[string]bool{}, candidates: map[string]engaged{}, paused: map[string]bool{}, off: map[string]bool{},
+		}
+		r.run()
+	})
 }
 
 // relay is what happens to two replicas.

@@ -23,26 +23,14 @@ import (
 // nothing in the others, where objects have nothing of ours but the state that was handled
 // last; and what was missed is told once when they match again.
 func TestNamespacesFlip_B50_B33(t *testing.T) {
-	count := max(10, *allSeeds)
-	if testing.Short() {
-		count = 3
-	}
-	first := uint64(1)
-	if *seed != 0 {
-		first, count = *seed, *seed
-	}
-	for n := first; n <= count; n++ {
-		t.Run(fmt.Sprint("seed ", n), func(t *testing.T) {
-			scenario(t, func(w *world) {
-				w.allow("")
-				p := &migration{
-					world: w, dice: rand.New(rand.NewPCG(n, 5)), luck: &luck{seed: n, asked: map[string]int{}},
-					on: map[string]bool{}, running: map[instance]int{}, updates: map[string][]string{},
-				}
-				p.run()
-			})
-		})
-	}
+	bySeed(t, 10, 3, func(w *world, n uint64) {
+		w.allow("")
+		p := &migration{
+			world: w, dice: rand.New(rand.NewPCG(n, 5)), luck: &luck{seed: n, asked: map[string]int{}},
+			on: map[string]bool{}, running: map[instance]int{}, updates: map[string][]string{},
+		}
+		p.run()
+	})
 }
 
 // migration is a world whose namespaces come and go by chance.

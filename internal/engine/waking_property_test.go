@@ -24,23 +24,10 @@ import (
 // something that the call before has read, a failure, or a restart. What it reads depends
 // on the target, and on what it has read.
 func TestNoWakeIsLostOrSpurious(t *testing.T) {
-	count := max(10, *allSeeds)
-	if testing.Short() {
-		count = 2
-	}
-	first := uint64(1)
-	if *seed != 0 {
-		first, count = *seed, *seed
-	}
-	for n := first; n <= count; n++ {
-		t.Run(fmt.Sprint("seed ", n), func(t *testing.T) {
-			scenario(t, func(w *world) {
-				w.Logf("repeat it with: go test ./internal/engine -run TestNoWakeIsLostOrSpurious -args -seed %d", n)
-				p := &wakes{world: w, luck: &luck{seed: n, asked: map[string]int{}}, dice: rand.New(rand.NewPCG(n, 7)), entries: map[string]map[string]string{}}
-				p.run()
-			})
-		})
-	}
+	bySeed(t, 10, 2, func(w *world, n uint64) {
+		p := &wakes{world: w, luck: &luck{seed: n, asked: map[string]int{}}, dice: rand.New(rand.NewPCG(n, 7)), entries: map[string]map[string]string{}}
+		p.run()
+	})
 }
 
 // wakes is a world in which all is written down that was read, and that has changed.
