@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,8 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-go/kopf"
 	"github.com/kopf-go/kopf/filters"
+	"github.com/kopf-go/kopf/on"
+	"github.com/kopf-go/kopf/settings"
 	"github.com/kopf-go/kopf/webhook"
 )
 
@@ -100,5 +105,36 @@ var _ = Describe("configurations of webhooks", func() {
 			_, err = client.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 		}).Should(Succeed())
+	})
+
+	It("B47: are kept by the replica that leads, and taken away when that stops, not when another does", func(ctx SpecContext) {
+		w := newWorld(ctx, "leading", true)
+		on.Validate(func(context.Context, *kopf.Admission[*Widget]) error { return nil }, w.widgets, w.in, on.ID("valid"))
+		replica := func() *operator {
+			GinkgoHelper()
+			return w.start(w.answering(), func(o *kopf.Options) {
+				o.Settings.LeaderElection = settings.LeaderElection{
+					Enabled: true, Namespace: w.namespace, LeaseDuration: 2 * time.Second, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 200 * time.Millisecond,
+				}
+			})
+		}
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		names := func() (names []string, err error) {
+			err = k8s.Client.Get(ctx, client.ObjectKey{Name: w.group}, configuration)
+			for _, hook := range configuration.Webhooks {
+				names = append(names, hook.Name)
+			}
+			return names, client.IgnoreNotFound(err)
+		}
+		leader := replica()
+		Eventually(names).Should(HaveExactElements("valid." + w.group))
+		version := configuration.ResourceVersion
+		standby := replica()
+		Eventually(func() error { return standby.Ready(nil) }).Should(Succeed())
+		standby.stop()
+		Expect(names()).To(HaveExactElements("valid." + w.group))
+		Expect(configuration.ResourceVersion).To(Equal(version), "the other one has written")
+		leader.stop()
+		Expect(names()).To(BeEmpty())
 	})
 })
