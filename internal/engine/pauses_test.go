@@ -15,8 +15,7 @@ import (
 // only what has changed is news; also what is gone.
 func TestPause_PEER9(t *testing.T) {
 	scenario(t, func(w *world) {
-		var o engaged
-		o = w.engage(func(h handlers) {
+		o := w.engage(func(h handlers) {
 			h.all()
 			h.events()
 			h.daemon("d", nil, on.Label("run", "yes"))
