@@ -122,6 +122,11 @@ type span struct {
 	thawed   bool // it began when the process was thawed
 }
 
+func (s span) String() string {
+	const precise = "15:04:05.000000"
+	return fmt.Sprintf("%s from %s to %s, thawed: %t", s.process, s.from.Format(precise), s.to.Format(precise), s.thawed)
+}
+
 // bound is how long a process that is thawed may be in a handler until it has seen that its
 // context has ended: as long as a loaded machine takes for that.
 const bound = 500 * time.Millisecond
@@ -253,6 +258,7 @@ var _ = Describe("two replicas", func() {
 		spans := inside(visits, frozen, ended)
 		slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
 		together := map[bool]time.Duration{} // the longest, by whether it was of one that was thawed
+		var met []string
 		for i, s := range spans {
 			for _, other := range spans[i+1:] {
 				if other.from.After(s.to) {
@@ -262,11 +268,13 @@ var _ = Describe("two replicas", func() {
 					overlap := min(s.to.Sub(other.from), other.to.Sub(other.from))
 					thawed := s.thawed || other.thawed
 					together[thawed] = max(together[thawed], overlap)
+					met = append(met, fmt.Sprintf("%s and %s, for %s", s, other, overlap))
 				}
 			}
 		}
 		AddReportEntry("visits, and the longest time together after a thaw", fmt.Sprint(len(visits)/2, " ", together[true]))
-		Expect(together[false]).To(BeZero(), "two replicas were inside of handlers at a time")
+		Expect(together[false]).To(BeZero(), "two replicas were inside of handlers at a time: %s\nfrozen: %s\ndied: %v",
+			strings.Join(met, "\n"), frozen, ended)
 		Expect(together[true]).To(BeNumerically("<", bound), "a replica that was thawed stayed inside of a handler")
 		processes := map[string]bool{}
 		for _, v := range visits {

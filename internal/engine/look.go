@@ -255,7 +255,7 @@ func (k *kind) followed() (namespaces []string) {
 func (k *kind) part(t *term) {
 	for _, o := range k.all() {
 		o.mu.Lock()
-		if w := o.work; w != nil && w.carry != nil && !w.running && t.follow() {
+		if w := o.work; w != nil && !w.running && w.carry != nil && t.follow() {
 			k.engine.timers.stop(w.timer)
 			w.timer, w.running = nil, true
 			go o.run(t)
@@ -344,7 +344,7 @@ func (o *object) part(t *term, v verdict, err error) (again bool, pause time.Dur
 		}
 	}
 	if w.carry != nil && !o.gone {
-		o.log().LogAttrs(context.Background(), slog.LevelWarn,
+		o.log().LogAttrs(context.Background(), slog.LevelInfo,
 			"what handlers have come to could not be written any more, they are called again by the next leader", slog.Any("error", err))
 	}
 	*w = work{latest: w.latest, seen: w.seen}

@@ -305,6 +305,9 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 	if call == nil {
 		return result
 	}
+	if w.termOfRun().ended() { // it is stopped, or about to be, and begins again in another term
+		return daemons.Result{}
+	}
 	err := w.invoke(ctx, call)
 	return w.finish(ctx, call, before, err)
 }

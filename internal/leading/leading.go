@@ -268,14 +268,26 @@ func (o *Options) end(g *guard, drained <-chan struct{}, until time.Time, terms 
 			clock.Reset(max(o.LeaseDuration-g.since(), time.Millisecond))
 		case <-limit.C:
 			terms.Fence()
-			last := time.NewTimer(min(o.RetryPeriod, time.Second)) // for requests that were cancelled to return
-			defer last.Stop()
-			select {
-			case <-drained:
-				return nil
-			case <-last.C:
-			}
-			return deaf(terms.Running())
+			return o.unwind(drained, terms)
+		}
+	}
+}
+
+// unwind waits for what is on its way out, now that all have had their time. A handler that
+// goes on even so is deaf. What is none, such as a request that was cancelled, can do nothing
+// any more, and may take long on a machine that is busy.
+func (o *Options) unwind(drained <-chan struct{}, terms Terms) error {
+	pause := min(o.RetryPeriod, time.Second)
+	for limit := time.Now().Add(o.LeaseDuration); ; {
+		last := time.NewTimer(pause)
+		select {
+		case <-drained:
+			last.Stop()
+			return nil
+		case <-last.C:
+		}
+		if names := terms.Running(); len(names) > 0 || time.Now().After(limit) {
+			return deaf(names)
 		}
 	}
 }
