@@ -119,7 +119,7 @@ func (r *replica) stands() bool {
 type span struct {
 	process  string
 	from, to time.Time
-	thawed   bool // it began when the process was thawed
+	thawed   bool // it began when the process was thawed, or so soon after that the process was about to when it was frozen
 }
 
 func (s span) String() string {
@@ -147,6 +147,7 @@ func inside(visits []visit, frozen []span, ended map[string]time.Time) (spans []
 				spans = append(spans, span{process: s.process, from: s.from, to: f.from})
 				s.from, s.thawed = f.to, true
 			}
+			s.thawed = s.thawed || f.process == s.process && s.from.After(f.to) && s.from.Sub(f.to) < bound
 		}
 		spans = append(spans, s)
 	}

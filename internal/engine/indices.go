@@ -189,7 +189,7 @@ func (o *object) ask(h *registry.Handler, call *registry.Call, record state.Reco
 		ctx, cancel = context.WithDeadlineCause(ctx, call.Started.Add(h.Timeout), &timeoutError{h})
 		defer cancel()
 	}
-	return e.call(ctx, o, h, call)
+	return e.call(ctx, nil, o, h, call)
 }
 
 var errMismatch = errors.New("the object does not match the filters")

@@ -50,8 +50,9 @@ func (e *Engine) names() (names []string) {
 	return names
 }
 
-// call runs a user's function. Whoever stops the operator can see which ones run.
-func (e *Engine) call(ctx context.Context, o *object, h *registry.Handler, c *registry.Call) (err error) {
+// call runs a user's function in a term; nil: in none, for it is called on all replicas.
+// Whoever stops the operator can see which ones run.
+func (e *Engine) call(ctx context.Context, t *term, o *object, h *registry.Handler, c *registry.Call) (err error) {
 	e.mu.Lock()
 	e.calls[c] = calling{o, h}
 	e.mu.Unlock()
@@ -66,5 +67,8 @@ func (e *Engine) call(ctx context.Context, o *object, h *registry.Handler, c *re
 			err = &outcome.PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
+	if t != nil && t.ended() { // asked as late as can be, for the process may have been frozen since
+		return errFenced
+	}
 	return h.Invoke(ctx, c)
 }

@@ -157,7 +157,7 @@ func (o *object) show(h *registry.Handler, event stream.Event, edits *registry.E
 		own := edits.For(h.ID)
 		ctx, span := tracing.Handler(e.handling, nil, o.traced, tracing.Call{Handler: h.ID, Reason: eventName(event.Type)})
 		defer span.End()
-		err = e.call(ctx, o, h, &registry.Call{
+		err = e.call(ctx, nil, o, h, &registry.Call{
 			Body: event.Body, Identity: event.Missed, Resource: k.resource.GVR,
 			Type: eventName(event.Type), Param: h.Param, Log: log, Patch: own, Memos: o.Memos,
 		})

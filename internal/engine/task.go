@@ -227,12 +227,9 @@ func (c *cycle) invoke(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	if c.term.ended() { // the process may have been stopped while the arguments were made
-		return errFenced
-	}
 	ctx, reading := c.track(ctx, t)
 	ctx, began := c.trace(ctx, t), time.Now()
-	err = e.call(ctx, c.object, h, args)
+	err = e.call(ctx, c.term, c.object, h, args)
 	t.took = time.Since(began)
 	c.edits.Add(args.Patch.Take()...)
 	if err != nil {

@@ -305,10 +305,10 @@ func (w *worker) Run(ctx context.Context, stopping <-chan struct{}) daemons.Resu
 	if call == nil {
 		return result
 	}
-	if w.termOfRun().ended() { // it is stopped, or about to be, and begins again in another term
+	err := w.invoke(ctx, call)
+	if errors.Is(err, errFenced) { // it is stopped, or about to be, and begins again in another term
 		return daemons.Result{}
 	}
-	err := w.invoke(ctx, call)
 	return w.finish(ctx, call, before, err)
 }
 
@@ -407,7 +407,7 @@ func (w *worker) invoke(ctx context.Context, call *registry.Call) error {
 		defer span.End()
 		ctx = ctxOfTick
 	}
-	err := w.object.kind.engine.call(ctx, w.object, h, call)
+	err := w.object.kind.engine.call(ctx, w.termOfRun(), w.object, h, call)
 	if err == nil {
 		w.object.kind.engine.check(h, reading)
 	}

@@ -12,10 +12,10 @@
 //     LeaseDuration, counted from when they have seen the renewal, which is later.
 //   - If the clocks do not run equally fast, for at most LeaseDuration times the difference of
 //     their speed: with 15 seconds, and one part in a thousand, 15 ms.
-//   - A process that was frozen while it was in a handler goes on there when it is thawed,
-//     until the handler looks at its context, which has ended by then: that long. Nothing else
-//     begins, and no request is made; only what the kernel had taken over already is
-//     sent.
+//   - A process that was frozen while it was in a handler, or had just decided to call one, goes
+//     on there when it is thawed, until the handler looks at its context, which has ended by
+//     then: that long. Nothing else begins, and no request is made; only what the kernel had
+//     taken over already is sent.
 //   - A handler that does not look at its context goes on. If it has not returned by the end
 //     of the lease, Run returns an error that names it, and the process has to end.
 //   - Whoever deletes or overwrites the lease by hand has two replicas lead until the first one
