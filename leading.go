@@ -84,7 +84,7 @@ type duties struct {
 func (s *session) newDuties(e *engine.Engine) *duties {
 	d := &duties{Engine: e, session: s, all: s.duties, closed: make(chan struct{}), ended: make(chan struct{})}
 	close(d.ended)
-	if !s.settings.Peering.Standalone {
+	if s.meets() {
 		d.peers = true
 		d.all = append([]duty{{"peering", d.peer}}, d.all...)
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/kopf-go/kopf/internal/peering"
 )
 
-// meets tells whether the operator was told to get along with others. Else it does if it
-// finds peering objects when it starts, and needs no permissions for that (PEER-2).
+// meets tells whether the operator was told to get along with others, by any setting of
+// peering. Else it asks for nothing of it, and needs no permissions (PEER-2).
 func (s *session) meets() bool {
 	p := s.settings.Peering
-	return !p.Standalone && (p.Name != "" || p.Mandatory)
+	return !p.Standalone && (p.Name != "" || p.Mandatory || p.Priority != 0)
 }
 
 // peer has the operator get along with others, of which it pauses for some, until the context
@@ -22,7 +22,7 @@ func (d *duties) peer(ctx context.Context) error {
 		Name: p.Name, Mandatory: p.Mandatory, Priority: p.Priority, Lifetime: p.Lifetime, Stealth: p.Stealth,
 		Pause:    func(error) { d.ifGoesOn(ctx, func() { d.Engine.Pause(ErrPaused) }) },
 		Continue: func() { d.ifGoesOn(ctx, d.Engine.Continue) },
-		Once:     s.config.Settings.DiscoverOnce || !s.meets(),
+		Once:     s.config.Settings.DiscoverOnce,
 		Interval: s.config.Settings.WithDefaults().DiscoveryInterval, Silence: s.config.Settings.InactivityTimeout, Log: s.config.Log,
 	}
 	if !s.config.Namespaces.All() {

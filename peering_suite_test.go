@@ -26,7 +26,7 @@ type meetingPoint struct{ object *unstructured.Unstructured }
 // meet installs the kinds of peering objects as users do, and makes one for the world.
 func (w *world) meet(ctx context.Context) meetingPoint {
 	GinkgoHelper()
-	crds, err := envtest.InstallCRDs(k8s.Config, envtest.CRDInstallOptions{Paths: []string{"docs/peering-crds.yaml"}})
+	crds, err := envtest.InstallCRDs(k8s.Config, envtest.CRDInstallOptions{Paths: []string{"docs/peering-crds.yaml"}, MaxTime: time.Minute})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(crds).To(HaveLen(2))
 	DeferCleanup(func(ctx context.Context) {

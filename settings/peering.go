@@ -19,7 +19,8 @@ import (
 // namespace that they serve.
 type Peering struct {
 	// Name is that of the peering objects. Operators that meet in others do not see each
-	// other. Default: default.
+	// other. Default: without Mandatory and Priority, there is no peering; with one of them,
+	// default.
 	Name string
 	// Mandatory has nothing handled until there is a peering object. Default: where there
 	// is none, the operator minds nobody (PEER-2).

@@ -80,7 +80,6 @@ func scenario(t *testing.T, test func(w *world)) {
 		w := &world{T: t, server: server, widgets: server.Serve(simulated.Kind{
 			GroupVersion: "demo.example/v1", Kind: "Widget", Plural: "widgets", Namespaced: true, Status: true,
 		})}
-		w.settings.Peering.Standalone = true
 		time.Sleep(time.Hour) // zero durations and times would hide mistakes
 		w.mark()
 		defer w.end()
