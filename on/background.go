@@ -42,6 +42,9 @@ func Daemon[T typed.Object](fn func(context.Context, *typed.Daemon[T]) error, op
 	take(d, opts, DaemonOption.daemon)
 	d.Invoke = func(ctx context.Context, call *registry.Call) error {
 		argument, err := typed.NewDaemon[T](call)
+		if err == nil {
+			err = call.Enter()
+		}
 		if err != nil {
 			return err
 		}
@@ -73,6 +76,9 @@ func Timer[T typed.Object](fn func(context.Context, *typed.Tick[T]) error, opts 
 	d.checkSchedule()
 	d.Invoke = func(ctx context.Context, call *registry.Call) error {
 		tick, err := typed.NewTick[T](call)
+		if err == nil {
+			err = call.Enter()
+		}
 		if err != nil {
 			return err
 		}

@@ -72,6 +72,9 @@ func FieldChange[T typed.Object, V any](path string, fn func(context.Context, *t
 	take(d, opts, FieldChangeOption.fieldChange)
 	d.Invoke = func(ctx context.Context, call *registry.Call) error {
 		c, err := typed.NewFieldChange[T, V](call)
+		if err == nil {
+			err = call.Enter()
+		}
 		if err != nil {
 			return err
 		}
@@ -100,6 +103,9 @@ func Event[T typed.Object](fn func(context.Context, *typed.Event[T]) error, opts
 func invokeChange[T typed.Object](fn func(context.Context, *typed.Change[T]) error) func(context.Context, *registry.Call) error {
 	return func(ctx context.Context, call *registry.Call) error {
 		c, err := typed.NewChange[T](call)
+		if err == nil {
+			err = call.Enter()
+		}
 		if err != nil {
 			return err
 		}

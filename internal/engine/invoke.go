@@ -67,8 +67,8 @@ func (e *Engine) call(ctx context.Context, t *term, o *object, h *registry.Handl
 			err = &outcome.PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	if t != nil && t.ended() { // asked as late as can be, for the process may have been frozen since
-		return errFenced
+	if t != nil {
+		c.May = t.enters
 	}
 	return h.Invoke(ctx, c)
 }

@@ -79,6 +79,16 @@ func (t *term) wait(d time.Duration) {
 	}
 }
 
+// enters tells whether a handler may be called. It is asked when the object has been decoded
+// for it: that takes time, while hundreds of others do the same after a promotion, and the
+// process may be frozen in it.
+func (t *term) enters() error {
+	if t.ended() {
+		return errFenced
+	}
+	return nil
+}
+
 // interrupted tells whether an error of a handler is only that the term ends.
 func (t *term) interrupted(err error) bool {
 	return t.ended() && !errors.As(err, new(*outcome.PermanentError)) && !errors.As(err, new(*outcome.RetryError))

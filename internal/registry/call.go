@@ -45,6 +45,18 @@ type Call struct {
 
 	Admission *Admission // of admission handlers
 	Activity  *Activity  // of handlers of activities; they have no object
+
+	// May tells whether the function may be called, as the last thing before it is. nil: it may.
+	May func() error
+}
+
+// Enter is right before the function is called, when all that takes time is done: by then
+// the operator may have lost the right to call it. An error means that it has.
+func (c *Call) Enter() error {
+	if c.May == nil {
+		return nil
+	}
+	return c.May()
 }
 
 // Activity is what handlers of activities get beside what all get. The types are those of
